@@ -43,6 +43,7 @@ from flux_trio.shell.protocol import (
     Shutdown,
     Signal,
     Start,
+    Survey,
 )
 from flux_trio.shell.stream import ShellStream, is_same_user
 
@@ -110,6 +111,8 @@ class ShellHost:
                 self._broadcast(self._jobs.attach(jobid))
             case Signal(jobid, signum):
                 self._jobs.signal(jobid, signum)
+            case Survey(jobid):
+                self._broadcast(self._jobs.survey(jobid))
             case Feed():
                 nursery.start_soon(self._feed, client, request)
             case Ack(jobid):

@@ -40,6 +40,7 @@ from flux_trio.shell.protocol import (
     ShellNotice,
     Start,
     Started,
+    Survivors,
     Task,
     Unknown,
     output_name,
@@ -168,6 +169,17 @@ class ShellJobs:
         job = self._jobs.get(jobid)
         for process in list(job.running.values()) if job else ():
             process.signal(signum)
+
+    def survey(self, jobid: int) -> list[ShellNotice]:
+        """Return the tasks of a job that have a process, by its mark if it left its task."""
+        job = self._jobs.get(jobid)
+        if job is None or not job.has_process:
+            return []
+        try:
+            left = self._orphans.tasks_of(jobid, job.ntasks)
+        except OSError:  # no free descriptor
+            return []
+        return [Survivors(jobid, sorted(left | job.running.keys()))]
 
     def ack(self, jobid: int) -> None:
         """Forget a job that has ended, and remove its files."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from flux_trio.process.console import STDERR
-from flux_trio.shell.orphans import Orphans, Status, status_of
+from flux_trio.shell.orphans import ENDED, Orphans, Status, status_of
 
 if TYPE_CHECKING:
     from flux_trio.shell.job import ShellJob
-
-_ENDED: Final = ("Z", "X")  # states of processes that use no resources any more
 
 
 class Leftovers:
@@ -103,4 +101,4 @@ class Leftovers:
 def _living(pid: int) -> Status | None:
     """Return the status of `pid`, or None if it has ended. Raises OSError if unreadable now."""
     status = status_of(pid)
-    return None if status is None or status.state in _ENDED else status
+    return None if status is None or status.state in ENDED else status

@@ -25,6 +25,8 @@ from typing import Final, NamedTuple
 from flux_trio.shell.protocol import JOBS_NAME
 
 MARK_VARIABLE: Final = "FLUX_TRIO_SHELL"
+TASK_VARIABLE: Final = "FLUX_TASK_RANK"
+ENDED: Final = ("Z", "X")  # states of processes that use no resources any more
 _SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 # errors of /proc for a process that has ended, or that belongs to another user
 _HIDDEN: Final = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
@@ -98,6 +100,22 @@ class Orphans:
         found = ((pid, self._marked_job(pid)) for pid in _processes() if pid != me)
         return {pid: jobid for pid, jobid in found if jobid is not None}
 
+    def tasks_of(self, jobid: int, ntasks: int) -> set[int]:
+        """Return the tasks of a job of which a process is alive; all if that is not sure of one.
+
+        A process of an instance in the job has the variables of the instance's own job.
+        """
+        tasks = set()
+        for pid, owner in self.marked().items():
+            if owner != jobid or not _is_alive(pid):
+                continue
+            task = _variable(pid, TASK_VARIABLE)
+            is_inner = not _variable(pid, MARK_VARIABLE).endswith(f"{self._host}.{jobid}")
+            if is_inner or not task.isdecimal() or int(task) >= ntasks:
+                return set(range(ntasks))
+            tasks.add(int(task))
+        return tasks
+
     def job_of(self, pid: int, status: Status, tasks: Mapping[int, int]) -> int | None:
         """Return the job of an orphan, or None if unknown; `tasks` maps task pids to jobs."""
         jobid = self._marked_job(pid)
@@ -106,13 +124,10 @@ class Orphans:
         return self._job_of_output(pid) if jobid is None else jobid
 
     def _marked_job(self, pid: int) -> int | None:
-        name = MARK_VARIABLE.encode() + b"="
-        for variable in _read(_PROC / str(pid) / "environ").split(b"\0"):
-            if variable.startswith(name):
-                for mark in variable[len(name) :].decode(errors="replace").split():
-                    host, _, jobid = mark.rpartition(".")
-                    if host == self._host and jobid.isdecimal():
-                        return int(jobid)
+        for mark in _variable(pid, MARK_VARIABLE).split():
+            host, _, jobid = mark.rpartition(".")
+            if host == self._host and jobid.isdecimal():
+                return int(jobid)
         return None
 
     def _job_of_output(self, pid: int) -> int | None:
@@ -127,6 +142,20 @@ class Orphans:
             if target.startswith(self._output) and jobid.isdecimal():
                 return int(jobid)
         return None
+
+
+def _variable(pid: int, name: str) -> str:
+    """Return a variable with which a process was executed; "" without it."""
+    begin = name.encode() + b"="
+    for variable in _read(_PROC / str(pid) / "environ").split(b"\0"):
+        if variable.startswith(begin):
+            return variable[len(begin) :].decode(errors="replace")
+    return ""
+
+
+def _is_alive(pid: int) -> bool:
+    status = status_of(pid)
+    return status is not None and status.state not in ENDED
 
 
 def _processes() -> Iterator[int]:

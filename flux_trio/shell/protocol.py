@@ -81,6 +81,12 @@ class Signal(msgspec.Struct, frozen=True, tag=True):
     signum: int
 
 
+class Survey(msgspec.Struct, frozen=True, tag=True):
+    """Report which tasks of a job have a process; the answer is lost if that cannot be seen now."""
+
+    id: int
+
+
 class Feed(msgspec.Struct, frozen=True, tag=True):
     """Write `data` to the standard input of every task of a job; with `eof`, then close it."""
 
@@ -165,6 +171,13 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     damage: list[str] = []
 
 
+class Survivors(msgspec.Struct, frozen=True, tag=True):
+    """The tasks of a job that run, or have left processes; in ascending order."""
+
+    id: int
+    tasks: list[int]
+
+
 class Fed(msgspec.Struct, frozen=True, tag=True):
     """Every task has taken the data of a `Feed`, or has closed its input.
 
@@ -186,8 +199,10 @@ class Listing(msgspec.Struct, frozen=True, tag=True):
     ended: list[int]
 
 
-ShellRequest: TypeAlias = Start | Attach | Signal | Feed | Ack | List | Shutdown
-ShellNotice: TypeAlias = Started | Postponed | FirstExit | Done | Fed | Unknown | Listing
+ShellRequest: TypeAlias = Start | Attach | Signal | Survey | Feed | Ack | List | Shutdown
+ShellNotice: TypeAlias = (
+    Started | Postponed | FirstExit | Done | Survivors | Fed | Unknown | Listing
+)
 
 REQUESTS: Final = msgspec.json.Decoder[ShellRequest](ShellRequest)
 NOTICES: Final = msgspec.json.Decoder[ShellNotice](ShellNotice)

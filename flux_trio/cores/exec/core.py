@@ -10,8 +10,8 @@ A target that goes down ends the jobs on it (`targets.py`). The resource service
 about that; the service asks for `resource.status` after each hello, and when the resource service
 is back.
 
-Left out: launching as another user (RFC 15), and releasing resources in parts, which is not needed
-because all tasks of a job end on one machine.
+Resources are released in parts only if SIGKILL has not ended all processes of a job: those of the
+ranks without one. Left out: launching as another user (RFC 15).
 """
 
 from __future__ import annotations
@@ -90,7 +90,16 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.protocols import JobEvent
-from flux_trio.shell.protocol import Done, Fed, FirstExit, Listing, Postponed, Started, Unknown
+from flux_trio.shell.protocol import (
+    Done,
+    Fed,
+    FirstExit,
+    Listing,
+    Postponed,
+    Started,
+    Survivors,
+    Unknown,
+)
 
 
 class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
@@ -425,6 +434,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._inputs.fed(notice)
             case Postponed():
                 self._real.postponed(notice)
+            case Survivors():
+                self._real.surveyed(notice)
             case Unknown(jobid):
                 self._real.unknown(jobid)
             case Listing(ended):

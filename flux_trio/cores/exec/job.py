@@ -55,6 +55,7 @@ class Job(msgspec.Struct, eq=False):
     phase: Phase = Phase.PREPARING
     lookups: set[Matchtag] = set()  # matchtags of open lookups while PREPARING
     killed: bool = False  # a fatal exception is known: launch nothing, end all that runs
+    is_stuck: bool = False  # SIGKILL was sent long ago
     stopping: bool = False  # a signal was sent, SIGKILL follows
     stepped: float = 0.0  # seconds that the wall clock was set by since the start request
     expiration: Time = 0.0  # seconds since the Unix epoch; 0.0 = no limit
@@ -63,6 +64,7 @@ class Job(msgspec.Struct, eq=False):
     resources: ResourceSet | None = None  # R, once read
     simulation: Simulation | None = None  # None for a real job
     reports: list[Report] = []  # every answer to its start so far
+    released: int = 0  # ranks that are released before the final release, as bits
     is_confirmed: bool = False  # its final release is in the eventlog
     # Of real jobs only
     ntasks: int = 0  # processes, once known
@@ -111,6 +113,7 @@ class Job(msgspec.Struct, eq=False):
         if stored.expiration is not None:
             self.expiration = stored.expiration
         self.killed |= stored.exception is not None
+        self.released |= stored.released_ranks
 
     def note(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:
         """Add an event to guest.exec.eventlog."""

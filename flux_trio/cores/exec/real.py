@@ -40,6 +40,8 @@ from flux_trio.shell.protocol import (
     ShellProtocolError,
     Signal,
     Started,
+    Survey,
+    Survivors,
     frame,
 )
 
@@ -98,7 +100,9 @@ class Postponements(Part):
 
 
 STUCK_S: Final = 30.0  # after SIGKILL, which ends at once a process that is not stuck in the kernel
-STUCK_NOTE: Final = "SIGKILL has not ended its processes; its resources stay allocated till then"
+STUCK_NOTE: Final = (
+    "SIGKILL has not ended its processes; where they are, its resources stay allocated"
+)
 
 
 class RealJobs(Part):
@@ -328,12 +332,27 @@ class RealJobs(Part):
             self._set_timer(TimerKind.STUCK, job, self._outbox.now + STUCK_S)
 
     def stuck(self, job: Job, lost: str) -> None:
-        """Note that SIGKILL has not ended the job: its resources stay in use until it ends.
+        """Note that SIGKILL has not ended the job; ask where, and again after a while.
 
         `lost` names its targets that are down, "" if there are none.
         """
         if job.phase is Phase.RUNNING:
-            self._starts.note(job, f"{STUCK_NOTE}{lost and f'; {lost}'}")
+            if not job.is_stuck:
+                job.is_stuck = True
+                self._starts.note(job, f"{STUCK_NOTE}{lost and f'; {lost}'}")
+            self._outbox.send(ToShell(Survey(job.id)))
+            self._set_timer(TimerKind.STUCK, job, self._outbox.now + STUCK_S)
+
+    def surveyed(self, notice: Survivors) -> None:
+        """Release the ranks on which SIGKILL has left no process of the job."""
+        job = self._jobs.running(notice.id)
+        if job is None or not job.is_stuck or job.start is None or job.resources is None:
+            return
+        tasks = job.start.tasks
+        held = Idset.of({int(tasks[taskid].env["FLUX_TRIO_RANK"]) for taskid in notice.tasks})
+        free = job.resources.ranks - held - Idset.from_bits(job.released)
+        if held and free:
+            self._starts.release_part(job, free)
 
     def signal(self, job: Job, signum: int) -> None:
         """Send `signum` to the process groups of the job."""

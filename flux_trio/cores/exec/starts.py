@@ -29,6 +29,7 @@ from flux_trio.editions.rfc32 import (
     StartAnswer,
     Started,
 )
+from flux_trio.formats import Idset
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Request, respond, respond_stream
 from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, JobConversations
@@ -38,7 +39,7 @@ _EVENTS: Final[dict[type[Report], ExecEvent]] = {
     Reattached: ExecEvent.START,
     Raised: ExecEvent.EXCEPTION,
     Finished: ExecEvent.FINISH,
-    Released: ExecEvent.RELEASE_FINAL,  # this service releases all resources at once
+    Released: ExecEvent.RELEASE_FINAL,
 }
 
 
@@ -138,15 +139,20 @@ class Starts(Part):
         self.release(job)
 
     def release(self, job: Job) -> None:
-        """Release all resources of the job: the last response."""
+        """Release all resources of the job that are left: the last response."""
         job.phase = Phase.OVER
         self.over.append(job.id)
         if job.resources is not None:
-            ranks = str(job.resources.ranks)
+            ranks = str(job.resources.ranks - Idset.from_bits(job.released))
         else:  # they could not be read
             asked = self._requests.get(job.id)
             ranks = ALL_RANKS if asked is None else asked.ranks
         self._report(job, Released(ranks, final=True))
+
+    def release_part(self, job: Job, ranks: Idset) -> None:
+        """Release ranks on which no process of the job is left, while others have one."""
+        job.released |= ranks.bits
+        self._report(job, Released(str(ranks), final=False))
 
     def fail(self, job: Job, note: str) -> None:
         """Raise a fatal exception of a job that cannot start, and release its resources."""
@@ -162,7 +168,10 @@ class Starts(Part):
     def _answer(self, job: Job, asked: _Asked, report: Report) -> None:
         if asked.reattach and self._edition.tells_reattached and isinstance(report, Started):
             report = Reattached()
-        if self.streams.step(job.id, _EVENTS[type(report)]) is ExecState.RELEASED:
+        event = _EVENTS[type(report)]
+        if isinstance(report, Released) and not report.final:
+            event = ExecEvent.RELEASE
+        if self.streams.step(job.id, event) is ExecState.RELEASED:
             del self._requests[job.id]
         payload = self._edition.start_answer.write(StartAnswer(job.id, report))
         answer = respond_stream if asked.request.is_streaming else respond
