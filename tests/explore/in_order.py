@@ -13,16 +13,15 @@ from typing import Any, Final
 from flux_trio.judge import Monitor, MonitorState
 from flux_trio.judge.engine.knowing import Known
 from flux_trio.judge.engine.view import Place
-from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab import Plan
 from tests.explore.search import Search
 from tests.explore.search.identity import identity
-from tests.explore.search.judging import Stood
+from tests.explore.search.judging import Stood, rules_of_clauses
 from tests.explore.search.placed import number_of
 from tests.explore.search.places import mover, renumbered
 from tests.explore.search.small_world import WorldState
 
-_TYPES: Final = {slot: each.type for each, slot in Monitor(ALL_RULES, {}).kept()}
+_TYPES: Final = {slot: each.type for each, slot in Monitor(rules_of_clauses(), {}).kept()}
 
 
 class Noting(Search):

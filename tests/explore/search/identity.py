@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.messages import Event, Message, Request, Response
-from tests.explore.search.remembered import Machine, digest
+from tests.explore.search.numbered import Machine, digest
 from tests.explore.search.small_world import MORTAL, PartyState, WorldState
 
 _encode = msgspec.msgpack.encode

@@ -11,12 +11,13 @@ import msgspec
 
 from flux_trio.judge import Monitor, MonitorState, Violation
 from flux_trio.judge.engine.causes import Causes
+from flux_trio.judge.engine.rule import Rule
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses
 from flux_trio.trace import Record
+from tests.explore.search.numbered import digest
 from tests.explore.search.order import Order
 from tests.explore.search.placed import Placed, Spot, number_of
-from tests.explore.search.remembered import digest
 from tests.explore.search.settling import (
     NOTHING,
     KnowledgeRead,
@@ -39,6 +40,11 @@ class Stood(NamedTuple):
     slots: tuple[Settled, ...] = ()
 
 
+def rules_of_clauses() -> list[Rule]:
+    """Return the rules of clauses and invariants; what others report is no violation."""
+    return [rule for rule in ALL_RULES if rule.is_of_clause]
+
+
 class Judge:
     """Judges all clauses and invariants along a path. `observe` is a sink of the world's trace."""
 
@@ -47,7 +53,7 @@ class Judge:
         self.observe: Callable[[Record], object] = self._monitor.observe
 
     def _make(self) -> Monitor:
-        return Monitor(ALL_RULES, all_clauses(), is_simulated=True)
+        return Monitor(rules_of_clauses(), all_clauses(), is_simulated=True)
 
     @property
     def violations(self) -> list[Violation]:
@@ -210,7 +216,7 @@ class _MonitorInOrder(Monitor):
     _is_packing = False
 
     def __init__(self, order: Order) -> None:
-        super().__init__(ALL_RULES, all_clauses(), is_simulated=True)
+        super().__init__(rules_of_clauses(), all_clauses(), is_simulated=True)
         self._known = KnowledgeRead(order)
         self._causes = _CausesByNumber(all_clauses())
 

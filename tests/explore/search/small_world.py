@@ -31,7 +31,14 @@ from flux_trio.lab.world.station import Station
 from flux_trio.services.at_once import KVS_MODULE, Waiting
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Sink
-from tests.explore.search.remembered import Keeper, Machine, OfClient, OfKvs, OfModule, Remembered
+from tests.explore.search.numbered import (
+    Machine,
+    NumberedCore,
+    OfClient,
+    OfKvs,
+    OfModule,
+    StateFormat,
+)
 from tests.explore.search.station import SmallStation, StationState
 
 INGEST: Final = "job-ingest"
@@ -140,7 +147,7 @@ class SmallWorld(CoresWorld):
         self.left = tuple(range(len(plan.faults)))
         self._tried = ""
         self.machines: dict[str, Machine] = {} if machines is None else machines
-        self._keepers: dict[str, Keeper] = {KVS_MODULE: OfKvs(_in_memory(self.disk.store))}
+        self._forms: dict[str, StateFormat] = {KVS_MODULE: OfKvs(_in_memory(self.disk.store))}
         self._pool: dict[tuple[str, int], SmallStation] = {}
         self._groups = _groups(plan)
         self._within = (KVS_MODULE, INGEST, OWNER, *self._groups)
@@ -156,14 +163,14 @@ class SmallWorld(CoresWorld):
 
     def make(self, name: str) -> Core[Any, Any, Any]:
         """Return the core of a module as it is when the module starts."""
-        keeper = self._keepers.setdefault(name, OfModule())
-        return self._remembered(name, lambda: super(SmallWorld, self).make(name), keeper)
+        form = self._forms.setdefault(name, OfModule())
+        return self._numbered(name, lambda: super(SmallWorld, self).make(name), form)
 
-    def _remembered(self, name: str, make: Any, keeper: Keeper) -> Remembered:
+    def _numbered(self, name: str, make: Any, form: StateFormat) -> NumberedCore:
         machine = self.machines.get(name)
         if machine is None:
-            machine = self.machines[name] = Machine(make, keeper)
-        return Remembered(machine)
+            machine = self.machines[name] = Machine(make, form)
+        return NumberedCore(machine)
 
     def boot(self) -> None:
         """Load the modules that are explored."""
@@ -181,7 +188,7 @@ class SmallWorld(CoresWorld):
 
     def _start_client(self, name: str, jobs: tuple[JobPlan, ...], group: tuple[Do, ...]) -> None:
         ids = {} if name == OWNER else self._ids()
-        core = self._remembered(name, lambda: Owner(jobs, group, ids), OfClient())
+        core = self._numbered(name, lambda: Owner(jobs, group, ids), OfClient())
         self.start(self.add(name, core))
 
     def _ids(self) -> dict[int, int]:

@@ -37,7 +37,7 @@ class Mark(NamedTuple):
     lasts: tuple[int, ...]
 
 
-class Keeper(Protocol):
+class StateFormat(Protocol):
     """How the state of a kind of core is written, loaded again and compared with others."""
 
     def write(self, core: Any) -> bytes:
@@ -51,7 +51,7 @@ class Keeper(Protocol):
 
 
 class OfModule:
-    """Writes, loads and compares the states of a module's core (see `Keeper`).
+    """Writes, loads and compares the states of a module's core (see `StateFormat`).
 
     Of the parts of the core, what `Methods` counts for statistics decides nothing. A part that was
     marked before with the same state is not looked into again.
@@ -106,7 +106,7 @@ class OfModule:
 
 class OfKvs(OfModule):
     """Writes, loads and compares the states of the kvs, which include what is stored (see
-    `Keeper`)."""
+    `StateFormat`)."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class OfKvs(OfModule):
 
 class OfClient:
     """Writes, loads and compares the states of a client, a small object whose attributes are plain
-    values (see `Keeper`)."""
+    values (see `StateFormat`)."""
 
     def write(self, core: Any) -> bytes:
         return _pickled(vars(core))
@@ -160,9 +160,9 @@ class Machine:
     """The core of one kind of party, with the states that it has been in and the turns that it has
     taken in them."""
 
-    def __init__(self, make: Callable[[], Core[Any, Any, Any]], keeper: Keeper) -> None:
+    def __init__(self, make: Callable[[], Core[Any, Any, Any]], form: StateFormat) -> None:
         self._make = make
-        self._keeper = keeper
+        self._keeper = form
         self._core = make()
         self._at = -1  # the state that the core is in
         self._states: list[bytes] = []
@@ -220,7 +220,7 @@ def _key_of(item: Any) -> Any:
     return (type(item), _encode(item))
 
 
-class Remembered:
+class NumberedCore:
     """A core whose state is a number in its `Machine`; it takes turns as a `Core` does."""
 
     def __init__(self, machine: Machine) -> None:
