@@ -11,8 +11,8 @@ from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Append, Fetch, Fetched, Put, Stored, StoreOps
 from flux_trio.cores.turns import Log, SetTimer, TimerFired
 from flux_trio.messages import Errno, Event, Request
-from tests.cores.test_kvs_core import answers, lookup, turn, watch
 from tests.support.asking import asked, gone, service_back
+from tests.support.kvs_script import answers, lookup, turn, watch
 
 FULL = Stored(Errno.ENOSPC, "f: disk is full")
 NO_ROOM = "no room: the disk is full"
