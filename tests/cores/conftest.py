@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.manager_script import ManagerScript
+from tests.support.queue_script import TWO
 from tests.support.sched_script import SchedScript
 from tests.support.scheduling import machine
 
@@ -21,3 +22,9 @@ def script() -> SchedScript:
     script = SchedScript()
     script.attach(machine(2, 2))
     return script
+
+
+@pytest.fixture
+def two() -> ManagerScript:
+    """A job manager with two queues, a scheduler and an execution service."""
+    return ManagerScript(config=TWO, peers=True)

@@ -7,25 +7,12 @@ from typing import Any
 import pytest
 
 from flux_trio.config import CONSTRAINTS_KEY, DURATION_KEY, QUEUE_KEY, Config, parse_config
-from flux_trio.cores.job_manager.calls import User, UserFound
-from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.messages import Errno, Response, topics
-from flux_trio.protocols import CONF_UPDATE, VALIDATE, AskHook, HookAnswer, JobState
-from flux_trio.store.backup.restoring import stopped_checkpoint
-from tests.support.asking import asked, asked_by_guest, gone
+from flux_trio.protocols import VALIDATE, AskHook, HookAnswer, JobState
+from tests.support.asking import asked_by_guest
 from tests.support.manager_script import CANCEL, ManagerScript, allocs, key
+from tests.support.queue_script import TWO, queue_status, refusals
 
-TWO = parse_config("""
-[policy.jobspec.defaults.system]
-duration = "10m"
-queue = "batch"
-
-[queues.batch]
-requires = { properties = ["batch"] }
-
-[queues.debug]
-policy.jobspec.defaults.system.duration = "1m"
-""")
 CHANGED = parse_config("""
 [policy.jobspec.defaults.system]
 queue = "batch"
@@ -34,32 +21,7 @@ queue = "batch"
 requires = { properties = ["other"] }
 """)
 ONE = parse_config("[queues.only]")
-CLOSED = parse_config("""
-[queues.closed.policy.access]
-allow-user = ["alice"]
-allow-group = ["physics"]
-""")
-CLOSED_ALL = parse_config("[policy.access]\nallow-user = ['alice']")
 BATCH = {"properties": ["batch"]}
-
-
-@pytest.fixture
-def two() -> ManagerScript:
-    """Two queues, with scheduler and execution service."""
-    return ManagerScript(config=TWO, peers=True)
-
-
-def status(m: ManagerScript, name: str | None = None) -> dict[str, Any]:
-    m.ask(topics.JOB_QUEUE_STATUS, {} if name is None else {"name": name})
-    payload = m.last(topics.JOB_QUEUE_STATUS).payload
-    assert isinstance(payload, dict)
-    return payload
-
-
-def refusals(m: ManagerScript) -> list[list[Any]]:
-    """What the last submission was answered."""
-    errors: list[list[Any]] = m.last(topics.JOB_SUBMIT).payload["errors"]
-    return errors
 
 
 # --- how a job gets into its queue
@@ -163,78 +125,6 @@ def test_job_not_acknowledged_before_a_restart_is_assigned_once() -> None:
 # --- access
 
 
-def test_user_or_group_on_a_list_may_submit_and_others_may_not() -> None:
-    """33.access.1-3, 33.validation.3, 33.background.5"""
-    users = {
-        1: User("alice", frozenset({"staff"})),
-        2: User("bob", frozenset({"staff", "physics"})),
-        3: User("carol", frozenset({"staff"})),
-        4: User(),
-    }
-    m = ManagerScript(config=CLOSED, users=users)
-    for userid in users:
-        m.submit(userid, userid=userid, queue="closed")
-    assert [m.state(jobid) for jobid in (1, 2)] == [JobState.SCHED] * 2
-    m.submit(5, userid=3, queue="closed")
-    assert refusals(m) == [[5, "user carol has no access to queue closed"]]
-    m.submit(6, userid=4, queue="closed")
-    assert refusals(m) == [[6, "userid 4 has no access to queue closed"]]
-
-
-def test_owner_is_a_user_like_others() -> None:
-    """33.access.2: nobody who is on no list may submit."""
-    m = ManagerScript(config=CLOSED_ALL, users={1000: User("flux")})
-    m.submit(1, userid=1000)
-    assert refusals(m) == [[1, "user flux has no access to this instance"]]
-
-
-def test_open_queue_asks_no_user_database() -> None:
-    """33.access.4, 33.criteria.2"""
-    m = ManagerScript(config=TWO)
-    assert not [line for line in m.submit(1, 2) if line.startswith("find user")]
-
-
-def test_job_waits_for_the_user_database_and_others_do_not() -> None:
-    m = ManagerScript(config=CLOSED, users={1: User("alice")})
-    assert m.submit(1, 2, userid=77, queue="closed") == ["find user 77"]
-    m.submit(3, userid=1, queue="closed")
-    assert m.state(3) == JobState.SCHED
-    assert "job-manager.submit -> {'errors': []}" in m.put(UserFound(77, User("alice")))
-    assert [m.state(jobid) for jobid in (1, 2)] == [JobState.SCHED] * 2
-
-
-def test_plugin_may_refuse_whom_a_list_allows() -> None:
-    """33.access.5"""
-    answers = {VALIDATE: HookAnswer(reject="no bank")}
-    m = ManagerScript(config=CLOSED, users={1: User("alice")}, answers=answers)
-    m.submit(1, userid=1, queue="closed")
-    assert refusals(m) == [[1, "no bank"]]
-
-
-def test_job_of_before_that_is_canceled_while_its_user_is_asked_for_stays_canceled() -> None:
-    m = ManagerScript(config=CLOSED, users={1: User("alice")}, hooks=[VALIDATE])
-    m.submit(1, userid=1, queue="closed")
-    again = m.restarted(config=CLOSED)
-    assert again.began == ["find user 1"]
-    again.raise_(1)
-    again.put(UserFound(1, User("alice")))
-    assert "validate" not in again.names(1)
-    assert again.names(1)[-1] == "clean"
-
-
-def test_job_that_is_canceled_before_it_is_validated_again_is_answered_as_accepted() -> None:
-    """Its queue is opened meanwhile, so its second submission asks for no user."""
-    m = ManagerScript(config=CLOSED)
-    submission = m.submission(1, userid=1, queue="closed")
-    again = m.restarted(config=CLOSED)
-    assert again.began == ["find user 1"]
-    again.configure(parse_config("[queues.closed]"))
-    assert again.put(submission) == []
-    assert again.raise_(1)[-1] == "job-manager.raise -> {}"
-    assert again.put(UserFound(1, User("alice"))) == ["job-manager.submit -> {'errors': []}"]
-    assert again.names(1)[-1] == "clean"
-
-
 # --- enable and disable
 
 
@@ -249,11 +139,15 @@ def test_disabled_queue_refuses_with_its_reason_and_goes_on_with_its_jobs(
     two.submit(3, queue="debug")
     assert two.state(3) == JobState.SCHED
     assert allocs(two.urgency(1, 16)) == [1]
-    assert status(two, "batch") == {"enable": False, "start": True, "disable_reason": "closed"}
+    assert queue_status(two, "batch") == {
+        "enable": False,
+        "start": True,
+        "disable_reason": "closed",
+    }
     two.enable("batch")
     two.submit(4)
     assert refusals(two) == []
-    assert status(two, "batch") == {"enable": True, "start": True}
+    assert queue_status(two, "batch") == {"enable": True, "start": True}
 
 
 def test_all_queues_are_disabled_and_enabled_at_once(two: ManagerScript) -> None:
@@ -295,8 +189,12 @@ def test_stopped_queue_is_sent_to_no_scheduler_and_the_other_goes_on(two: Manage
     assert allocs(two.submit(4)) == []
     assert allocs(two.submit(5, queue="debug")) == [5]
     two.urgency(2, 20)
-    assert status(two, "batch") == {"enable": True, "start": False, "stop_reason": "maintenance"}
-    assert status(two, "debug") == {"enable": True, "start": True}
+    assert queue_status(two, "batch") == {
+        "enable": True,
+        "start": False,
+        "stop_reason": "maintenance",
+    }
+    assert queue_status(two, "debug") == {"enable": True, "start": True}
     assert allocs(two.queue("batch", start=True)) == [2, 1, 4]
 
 
@@ -339,20 +237,22 @@ def test_queue_may_begin_stopped() -> None:
 def test_queue_without_a_scheduler_says_so() -> None:
     m = ManagerScript(config=TWO)
     offline = {"enable": True, "start": False, "stop_reason": "Scheduler is offline"}
-    assert status(m, "batch") == {**offline, "blocked": "scheduler"}
+    assert queue_status(m, "batch") == {**offline, "blocked": "scheduler"}
     m.queue("batch", start=False, reason="why")
-    assert status(m, "batch") == offline
+    assert queue_status(m, "batch") == offline
 
 
 def test_queue_says_what_a_scheduler_did_that_was_dropped() -> None:
     m = ManagerScript(peers=True)
     m.submit(1)
     m.put(Response("sched.alloc", "no", int(Errno.EPROTO)))
-    assert status(m, None)["stop_reason"] == ("Scheduler has broken the protocol: sched.alloc: no")
+    assert queue_status(m, None)["stop_reason"] == (
+        "Scheduler has broken the protocol: sched.alloc: no"
+    )
     m.gone("sched")
     m.hello()
     m.ready()
-    assert "stop_reason" not in status(m, None)
+    assert "stop_reason" not in queue_status(m, None)
 
 
 # --- what is asked
@@ -399,214 +299,7 @@ def test_guests_look_and_do_not_change(two: ManagerScript) -> None:
 # --- restart
 
 
-def test_states_and_reasons_survive_a_restart(two: ManagerScript) -> None:
-    """33.admin.1, 33.admin.4: and requests wait until they are known."""
-    two.submit(1)
-    two.queue("batch", start=False, reason="maintenance")
-    two.enable("debug", enable=False, reason="closed")
-    again = two.restarted(config=TWO)
-    assert allocs(again.attach_sched()) == []
-    assert status(again, "batch")["stop_reason"] == "maintenance"
-    assert status(again, "debug")["disable_reason"] == "closed"
-    assert allocs(again.queue("batch", start=True)) == [1]
-
-
-def test_change_that_is_not_to_be_kept_ends_with_the_instance(two: ManagerScript) -> None:
-    two.queue("debug", start=False, reason="for good")
-    two.queue("batch", start=False, nocheckpoint=True)
-    two.enable("batch", enable=False, reason="today", nocheckpoint=True)
-    two.queue("debug", start=True, nocheckpoint=True)
-    two.enable("debug", enable=True)  # is kept, and keeps nothing else
-    again = two.restarted(config=TWO, peers=True)
-    assert status(again, "batch") == {"enable": True, "start": True}
-    stopped = {"enable": True, "start": False, "stop_reason": "for good"}
-    assert status(again, "debug") == stopped
-
-
-def test_switch_that_is_not_to_be_kept_is_not_kept_by_the_other_one(two: ManagerScript) -> None:
-    two.queue("batch", start=False, nocheckpoint=True)
-    two.enable("batch", enable=False, reason="for good")
-    two.enable("debug", enable=False, reason="today", nocheckpoint=True)
-    two.queue("debug", start=False, reason="for good")
-    again = two.restarted(config=TWO, peers=True)
-    kept = {"enable": False, "start": True, "disable_reason": "for good"}
-    assert status(again, "batch") == kept
-    assert status(again, "debug") == {"enable": True, "start": False, "stop_reason": "for good"}
-
-
-def test_started_is_only_how_a_queue_begins(two: ManagerScript) -> None:
-    config = parse_config("[queues.only]\nstarted = false")
-    m = ManagerScript(config=config)
-    m.queue("only", start=True)
-    assert status(m.restarted(config=config, peers=True), "only")["start"] is True
-
-
-def test_answer_waits_until_the_change_is_kept() -> None:
-    m = ManagerScript(config=TWO, peers=True, commits_wait=True)
-    assert m.queue("batch", start=False) == ["commit queues"]
-    assert m.commit() == ["job-manager.queue-start -> {}"]
-
-
-def test_a_change_is_kept_and_its_client_that_has_gone_is_not_answered() -> None:
-    """6.disconnect.2"""
-    m = ManagerScript(config=TWO, peers=True, commits_wait=True)
-    m.ask(topics.JOB_QUEUE_START, {"start": False, "name": "batch"}, by="shortlived")
-    m.queue("debug", start=False)
-    m.gone("shortlived")
-    assert m.commit() == []
-    assert m.commit() == ["job-manager.queue-start -> {}"]
-    assert status(m, "batch")["start"] is False
-
-
-def test_the_next_client_of_that_name_is_answered() -> None:
-    """6.disconnect.2"""
-    m = ManagerScript(config=TWO, peers=True, commits_wait=True)
-    stop, start = ({"start": each, "name": "batch"} for each in (False, True))
-    m.put(
-        asked(topics.JOB_QUEUE_START, stop, tag=1),
-        gone(topics.JOB_MANAGER, "alice"),
-        asked(topics.JOB_QUEUE_START, start, tag=2),
-    )
-    assert m.commit() == []
-    assert m.commit() == ["job-manager.queue-start -> {}"]
-
-
-def test_checkpoint_that_cannot_be_read_stops_all_queues(two: ManagerScript) -> None:
-    """What an administrator stopped must not go on by itself."""
-    two.kvs.commit(["put", CHECKPOINT_KEY, "{"])
-    again = two.restarted(config=TWO)
-    (line,) = again.began
-    assert line.startswith(f"log 2: {CHECKPOINT_KEY}: ")
-    again.attach_sched()
-    assert status(again, "batch")["stop_reason"] == "what was kept of the queues cannot be read"
-
-
-def test_restart_stops_the_queues_that_were_started_if_the_site_wants_it() -> None:
-    """flux-config-job-manager(5), stop-queues-on-restart: also at the first restart."""
-    config = parse_config("[job-manager]\nstop-queues-on-restart = true\n[queues.a]\n[queues.b]")
-    m = ManagerScript(config=config, peers=True)
-    assert status(m, "a")["start"] is True
-    again = m.restarted(config=config, peers=True)
-    restarted = "Automatically stopped due to restart"
-    assert status(again, "a") == {"enable": True, "start": False, "stop_reason": restarted}
-    again.queue("a", start=True)
-    again.queue("b", start=False, reason="by hand")
-    third = again.restarted(config=config, peers=True)
-    assert status(third, "a")["stop_reason"] == restarted
-    assert status(third, "b")["stop_reason"] == "by hand"
-    without = third.restarted(config=parse_config("[queues.a]\n[queues.b]"), peers=True)
-    assert status(without, "a")["stop_reason"] == restarted
-
-
-BATCH_ALONE = parse_config("[queues.batch]")
-STOPPED_AT_FIRST = parse_config("[queues.batch]\nstarted = false")
-
-
-@pytest.mark.parametrize("restarts", [False, True], ids=["loaded", "restarted"])
-def test_queue_that_comes_back_is_as_it_was(two: ManagerScript, restarts: bool) -> None:
-    """The anonymous queue likewise."""
-
-    def with_config(m: ManagerScript, config: Config) -> ManagerScript:
-        if restarts:
-            return m.restarted(config=config, peers=True)
-        m.configure(config)
-        return m
-
-    two.queue("debug", start=False, reason="stopped")
-    two.enable("debug", enable=False, reason="disabled")
-    anonymous = with_config(two, Config())
-    assert status(anonymous) == {"enable": True, "start": True}
-    anonymous.queue(start=False, reason="all of it")
-    again = with_config(anonymous, TWO)
-    assert status(again, "batch") == {"enable": True, "start": True}
-    assert status(again, "debug") == {
-        "enable": False,
-        "start": False,
-        "disable_reason": "disabled",
-        "stop_reason": "stopped",
-    }
-    assert status(with_config(again, Config()))["stop_reason"] == "all of it"
-
-
-@pytest.mark.parametrize("first", [BATCH_ALONE, STOPPED_AT_FIRST], ids=["started", "stopped"])
-@pytest.mark.parametrize("restarts", [False, True], ids=["loaded", "restarted"])
-def test_queue_that_comes_back_is_not_as_the_configuration_begins_it(
-    first: Config, restarts: bool
-) -> None:
-    m = ManagerScript(config=first, peers=True)
-    m.configure(Config())
-    other = STOPPED_AT_FIRST if first is BATCH_ALONE else BATCH_ALONE
-    if restarts:
-        m = m.restarted(config=other, peers=True)
-    else:
-        m.configure(other)
-    assert status(m, "batch")["start"] is (first is BATCH_ALONE)
-
-
-def test_queue_that_the_configuration_began_as_stopped_stays_so() -> None:
-    m = ManagerScript(config=STOPPED_AT_FIRST, peers=True)
-    assert status(m.restarted(config=BATCH_ALONE, peers=True), "batch")["start"] is False
-
-
-def test_queue_that_comes_back_in_a_copy_is_stopped(two: ManagerScript) -> None:
-    two.queue("debug", start=True)
-    text = stopped_checkpoint(two.kvs.value(CHECKPOINT_KEY), "a copy")
-    two.kvs.commit(["put", CHECKPOINT_KEY, text])
-    copy = two.restarted(config=BATCH_ALONE, peers=True)
-    copy.configure(TWO)
-    assert status(copy, "debug")["stop_reason"] == "a copy"
-
-
 # --- a new configuration
-
-
-def test_new_configuration_has_other_queues_and_those_that_stay_keep_their_state(
-    two: ManagerScript,
-) -> None:
-    two.submit(1)
-    two.submit(2, queue="debug")
-    two.queue("batch", start=False, reason="why")
-    two.alloc(1, CANCEL)
-    without = parse_config("[queues.batch]\n[policy.jobspec.defaults.system]\nqueue = 'batch'")
-    assert two.configure(without) == ["sched.cancel 2", "job-manager.config-reload -> {}"]
-    two.alloc(2, CANCEL)
-    two.submit(3, queue="debug")
-    assert refusals(two) == [[3, "Invalid queue 'debug' specified"]]
-    assert status(two, "batch")["stop_reason"] == "why"
-    assert allocs(two.configure(TWO)) == [2]
-
-
-def test_configuration_that_a_plugin_refuses_leaves_the_old_one_in_force() -> None:
-    """And all plugins go by the old one again."""
-    m = ManagerScript(config=TWO, answers={CONF_UPDATE: _refuse_one_queue}, peers=True)
-    (line,) = m.configure(ONE)
-    assert line == "job-manager.config-reload -> {'refusal': 'one queue is not enough'}"
-    assert [question.args for question in m.plugins.questions] == [ONE, TWO]
-    m.submit(1)
-    assert m.state(1) == JobState.SCHED
-
-
-def _refuse_one_queue(question: AskHook) -> HookAnswer:
-    few = len(question.args.queues) < 2
-    return HookAnswer(reject="one queue is not enough") if few else HookAnswer()
-
-
-def test_plugin_may_think_about_a_configuration() -> None:
-    m = ManagerScript(config=TWO, hooks=[CONF_UPDATE])
-    assert m.configure(ONE) == ["ask conf.update"]
-    m.submit(1)
-    assert m.state(1) == JobState.SCHED
-    assert m.answer(CONF_UPDATE) == ["job-manager.config-reload -> {}"]
-    m.submit(2)
-    assert refusals(m) == [[2, "a named queue is required"]]
-
-
-def test_invalid_configuration_is_refused_by_its_key(two: ManagerScript) -> None:
-    """33.impl.5"""
-    nosuch = {"jobspec": {"defaults": {"system": {"queue": "c"}}}}
-    payload = {"config": {"queues": {"a": {}, "b": {}}, "policy": nosuch}}
-    (line,) = two.ask(topics.config_reload_of(topics.JOB_MANAGER), payload)
-    assert "EINVAL config.policy.jobspec.defaults.system.queue: expected one of" in line
 
 
 def test_journal_tells_of_jobs_that_were_refused(two: ManagerScript) -> None:

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from flux_trio.config import parse_config
 from flux_trio.messages import topics
 from tests.support.asking import asked, asked_by_guest
 from tests.support.manager_script import ManagerScript
-
-TWO = parse_config("""
-[policy.jobspec.defaults.system]
-queue = "batch"
-[queues.batch]
-[queues.debug]
-""")
-
-
-@pytest.fixture
-def two() -> ManagerScript:
-    """Two queues, with scheduler and execution service."""
-    return ManagerScript(config=TWO, peers=True)
 
 
 def test_drain_waits_until_no_job_of_the_queue_is_active(two: ManagerScript) -> None:
