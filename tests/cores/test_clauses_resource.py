@@ -6,22 +6,11 @@ from typing import Any
 
 import pytest
 
-from flux_trio.config import ResourceEntry
-from flux_trio.cores.resource import ResourceCore, inventory_from_config
+from flux_trio.cores.resource import ResourceCore
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import asked
-
-INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
-
-
-def down(targets: str, reason: str | None = None) -> Request:
-    reasons = {} if reason is None else {"reason": reason}
-    return asked(topics.RESOURCE_DOWN, {"targets": targets, **reasons}, tag=3)
-
-
-def up(targets: str) -> Request:
-    return asked(topics.RESOURCE_UP, {"targets": targets}, tag=3)
+from tests.support.resource_script import INVENTORY, down, up
 
 
 class Script:

@@ -13,111 +13,29 @@ from flux_trio.formats import Idset, ResourceSet, parse_eventlog
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 from flux_trio.messages import Event as EventMessage
 from tests.support.asking import asked, asked_by_guest, gone
-
-INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
-
-
-class Script:
-    """A core with a kvs that answers at once, unless `hold` is set."""
-
-    def __init__(self, exclude: str = "", eventlog: str = "", inventory: Any = INVENTORY) -> None:
-        self.eventlog = eventlog
-        self.hold = False
-        self.errnum = 0
-        self.held: list[Response] = []
-        self.core = ResourceCore(inventory, Idset.parse(exclude))
-        (lookup,) = self.core.start(1.0)
-        assert (lookup.topic, lookup.payload) == ("kvs.lookup", {"key": "resource.eventlog"})
-        found = {"value": eventlog} if eventlog else None
-        errnum = 0 if eventlog else int(Errno.ENOENT)
-        self.lookup = Response(lookup.topic, found, errnum, lookup.matchtag)
-        self.other: list[Any] = self.core.turn(1.0, [self.lookup])
-        self.other = self._settle(self.other)
-
-    def __call__(self, *inputs: Any, now: float = 5.0) -> list[tuple[str, int, Any]]:
-        """(topic, errnum, payload) of each response."""
-        self.other = self._settle(self.core.turn(now, list(inputs)))
-        responses = [a for a in self.other if isinstance(a, Response)]
-        return [(a.topic.removeprefix("resource."), a.errnum, a.payload) for a in responses]
-
-    def _settle(self, actions: list[Any]) -> list[Any]:
-        for action in actions:
-            if isinstance(action, Request):
-                assert action.topic == "kvs.commit"
-                ((_, key, text),) = action.payload["ops"]
-                assert key == "resource.eventlog"
-                self.eventlog += text if self.errnum == 0 else ""
-                payload = {} if self.errnum == 0 else "kvs store failed"
-                self.held.append(Response(action.topic, payload, self.errnum, action.matchtag))
-        if self.held and not self.hold:
-            stored, self.held = self.held, []
-            actions = actions + self._settle(self.core.turn(6.0, stored))
-        return actions
-
-    def release_held(self) -> list[tuple[str, int, Any]]:
-        self.hold = False
-        stored, self.held = self.held, []
-        return self(*stored)
-
-
-def acquire(group: str = "default", by: str = "sched", tag: int = 1) -> Request:
-    return asked("resource.acquire", {"group": group}, by=by, tag=tag, streaming=True)
-
-
-def release(targets: str, group: str = "default", by: str = "sched") -> Request:
-    return asked("resource.release", {"group": group, "targets": targets}, by=by, tag=7)
-
-
-def drain(targets: str, reason: str | None = "bad dimm") -> Request:
-    reasons = {} if reason is None else {"reason": reason}
-    return asked("resource.drain", {"targets": targets, **reasons})
-
-
-def undrain(targets: str) -> Request:
-    return asked("resource.undrain", {"targets": targets})
-
-
-def down(targets: str, reason: str | None = None) -> Request:
-    reasons = {} if reason is None else {"reason": reason}
-    return asked(topics.RESOURCE_DOWN, {"targets": targets, **reasons}, tag=3)
-
-
-def up(targets: str) -> Request:
-    return asked(topics.RESOURCE_UP, {"targets": targets}, tag=3)
-
-
-def exclude(targets: str) -> Request:
-    return asked(topics.RESOURCE_EXCLUDE, {"targets": targets})
-
-
-def told(kind: str, targets: str) -> tuple[str, int, Any]:
-    return ("acquire", 0, {"type": kind, "targets": targets})
-
-
-def grown(online: str, offline: str = "") -> tuple[str, int, Any]:
-    targets = Idset.parse(online) | Idset.parse(offline)
-    resources = INVENTORY.restrict(targets).to_json()
-    return (
-        "acquire",
-        0,
-        {"type": "grow", "resources": resources, "online": online, "offline": offline},
-    )
-
-
-DRAINED = ("drain", 0, None)
-DOWN = ("targets-down", 0, None)
-UP = ("targets-up", 0, None)
-UNDRAINED = ("undrain", 0, None)
-EXCLUDED = ("exclude", 0, None)
-RELEASED = ("release", 0, None)
-
+from tests.support.resource_script import (
+    DOWN,
+    DRAINED,
+    INVENTORY,
+    UNDRAINED,
+    UP,
+    ResourceScript,
+    acquire,
+    down,
+    drain,
+    exclude,
+    grown,
+    told,
+    undrain,
+    up,
+)
 
 # Acquire
 
 
 def test_first_response_is_grow_with_all_resources() -> None:
     """28.acquire.5, 28.grow.2, 28.grow.3, 28.grow.4: offline is there even if empty."""
-    script = Script()
+    script = ResourceScript()
     assert script(acquire()) == [grown("0-3", "")]
     (response,) = [a for a in script.other if isinstance(a, Response)]
     assert response.flags & Flag.STREAMING, "the stream stays open (28.background.6)"
@@ -127,21 +45,21 @@ def test_first_response_is_grow_with_all_resources() -> None:
 
 def test_grow_splits_its_targets_into_online_and_offline() -> None:
     """28.grow.5, 28.grow.6: as in the RFC's example, drained and crashed targets are offline."""
-    script = Script()
+    script = ResourceScript()
     script(drain("1"), down("3"))
     assert script(acquire()) == [grown("0,2", "1,3")]
 
 
 def test_default_group_has_all_targets_that_are_not_excluded() -> None:
     """28.acquire.2, 28.acquire.4, 28.criteria.5"""
-    script = Script(exclude="0,3")
+    script = ResourceScript(exclude="0,3")
     assert script(acquire()) == [grown("1-2")]
     assert script(acquire("exclude", by="other", tag=2)) == [grown("0,3")]
 
 
 def test_one_scheduler_may_acquire_several_groups() -> None:
     """28.impl.2"""
-    script = Script(exclude="0")
+    script = ResourceScript(exclude="0")
     responses = script(acquire(), acquire("exclude", tag=2))
     assert responses == [grown("1-3"), grown("0")]
 
@@ -149,7 +67,7 @@ def test_one_scheduler_may_acquire_several_groups() -> None:
 @pytest.mark.parametrize("by", ["sched", "other"])
 def test_group_that_is_acquired_is_refused_to_a_second(by: str) -> None:
     """28.background.1; recording 45 has flux-core's EBUSY."""
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     text = "resource group default is already acquired by sched"
     assert script(acquire(by=by, tag=2)) == [("acquire", Errno.EBUSY, text)]
@@ -171,14 +89,14 @@ def test_faulty_acquire_is_answered_with_an_error(
     request_: Request, errnum: int, text: str
 ) -> None:
     """28.error.3, 28.acquire.1, 28.background.6"""
-    told = Script()(request_)
+    told = ResourceScript()(request_)
     assert [got for _, got, _ in told] == [errnum]
     assert text in told[0][2]
 
 
 def test_disconnect_frees_the_group_without_an_answer() -> None:
     """28.disconnect.2, 28.disconnect.3"""
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     assert script(gone("resource", "sched")) == []
     assert script(drain("1")) == [DRAINED]
@@ -186,7 +104,7 @@ def test_disconnect_frees_the_group_without_an_answer() -> None:
 
 
 def test_disconnect_of_another_peer_changes_nothing() -> None:
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     script(gone("resource", "client"))
     assert script(drain("1")) == [DRAINED, told("offline", "1")]
@@ -197,7 +115,7 @@ def test_disconnect_of_another_peer_changes_nothing() -> None:
 
 def test_drain_and_undrain_are_offline_and_online() -> None:
     """28.offline.1, 28.online.1, 28.acquire.5, 28.criteria.4; the conversation of recording 20."""
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     assert script(drain("1")) == [DRAINED, told("offline", "1")]
     assert script(undrain("1")) == [UNDRAINED, told("online", "1")]
@@ -207,7 +125,7 @@ def test_drain_and_undrain_are_offline_and_online() -> None:
 
 def test_crash_is_offline_without_distinction() -> None:
     """28.offline.6"""
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     assert script(down("1-2")) == [DOWN, told("offline", "1-2")]
     assert script(up("1")) == [UP, told("online", "1")]
@@ -216,7 +134,7 @@ def test_crash_is_offline_without_distinction() -> None:
 
 def test_only_changes_are_told() -> None:
     """28.online.1: a target already online is not named; drained and down needs both undone."""
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     script(drain("1"))
     assert script(down("1")) == [DOWN]
@@ -224,78 +142,8 @@ def test_only_changes_are_told() -> None:
     assert script(up("1")) == [UP, told("online", "1")]
 
 
-def renewed() -> Request:
-    return asked("resource.expiration-update", {"expiration": 100})
-
-
-def test_no_news_but_a_shrink_leaves_something_to_release() -> None:
-    """28.release.7"""
-    nothing = "resource.release: targets '1': nothing of group default to release"
-    refused = ("release", Errno.EPROTO, nothing)
-    script = Script()
-    script(acquire())
-    for news in (down("2"), up("2"), renewed()):
-        assert script(release("1")) == [refused]
-        script(news)
-    assert script(release("1")) == [refused]
-    script(exclude("1"))
-    assert script(release("1")) == [RELEASED]
-    assert script(release("1")) == [refused], "also after all was released"
-
-
-@pytest.mark.parametrize("news", [down("3"), up("2"), renewed(), exclude("0-1")])
-def test_shrunk_targets_are_to_be_released_whatever_news_follow(news: Request) -> None:
-    """28.release.1, 28.release.6"""
-    script = Script()
-    script(down("2"), acquire())
-    script(exclude("0"))
-    assert len(script(news)) == 2, "an answer, and the news"
-    assert script(release("0")) == [RELEASED]
-
-
-def test_shrunk_targets_are_to_be_released_after_a_part_of_them_was() -> None:
-    """28.release.1, 28.release.4"""
-    script = Script()
-    script(acquire())
-    script(exclude("0-2"))
-    for target in ("0", "1", "2"):
-        assert script(release(target)) == [RELEASED]
-    assert script(exclude("")) == [EXCLUDED, grown("0-2")]
-
-
-@pytest.mark.parametrize("news", [None, down("1"), exclude("1")])
-def test_group_can_be_acquired_after_a_holder_left_at_any_moment(news: Request | None) -> None:
-    """28.disconnect.3"""
-    script = Script()
-    script(acquire())
-    if news is not None:
-        script(news)
-    script(gone("resource", "sched"))
-    ((_, errnum, payload),) = script(acquire(by="other"))
-    assert (errnum, payload["type"]) == (0, "grow")
-
-
-def test_group_can_be_acquired_after_a_holder_left_before_the_first_grow() -> None:
-    """28.disconnect.3"""
-    script = Script()
-    assert script(acquire(), gone("resource", "sched"), acquire(by="other")) == [grown("0-3")]
-
-
-def test_who_acquires_in_the_turn_in_which_all_targets_are_excluded_is_told_of_both() -> None:
-    """28.criteria.1"""
-    script = Script()
-    said = script(acquire(), exclude("0-3"))
-    assert said == [grown("0-3"), EXCLUDED, told("shrink", "0-3")]
-
-
-def test_holder_that_leaves_in_the_turn_of_its_news_is_told_nothing() -> None:
-    """6.disconnect.2"""
-    script = Script()
-    assert script(acquire(), exclude("0-3"), gone("resource", "sched")) == [EXCLUDED]
-
-
 def test_nobody_is_told_or_answered_before_the_drain_is_durable() -> None:
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     script.hold = True
     assert script(drain("1")) == []
@@ -303,7 +151,7 @@ def test_nobody_is_told_or_answered_before_the_drain_is_durable() -> None:
 
 
 def test_drain_that_cannot_be_stored_is_refused_and_changes_nothing() -> None:
-    script = Script()
+    script = ResourceScript()
     script(acquire())
     script.errnum = Errno.EIO
     assert script(drain("1")) == [("drain", Errno.EIO, "kvs store failed")]
@@ -312,104 +160,11 @@ def test_drain_that_cannot_be_stored_is_refused_and_changes_nothing() -> None:
 # Shrink and release
 
 
-def test_excluding_shrinks_the_default_group_and_including_grows_it() -> None:
-    """28.shrink.1, 28.release.8"""
-    script = Script()
-    script(acquire())
-    assert script(exclude("node[1-2]")) == [EXCLUDED, told("shrink", "1-2")]
-    assert script(release("1-2")) == [RELEASED]
-    assert script(exclude("2")) == [EXCLUDED, grown("1")]
-
-
-def test_shrunk_target_is_told_of_only_by_grow() -> None:
-    """28.shrink.3; readings: Shrink and offline. Only grow undoes shrink."""
-    script = Script()
-    script(acquire())
-    script(exclude("1"))
-    assert script(down("1")) == [DOWN]
-    assert script(up("1")) == [UP]
-
-
-def test_target_included_again_is_grown_once_it_was_released() -> None:
-    script = Script()
-    script(acquire())
-    script(exclude("1"))
-    assert script(exclude("")) == [EXCLUDED]
-    assert script(release("1")) == [RELEASED, grown("1")]
-
-
-def test_excluded_target_goes_to_the_other_group_once_it_was_released() -> None:
-    """28.background.1: no target is held twice."""
-    script = Script(exclude="0")
-    script(acquire(), acquire("exclude", by="other", tag=2))
-    assert script(exclude("0-1")) == [EXCLUDED, told("shrink", "1")]
-    assert script(release("1")) == [RELEASED, grown("1")]
-
-
-def test_target_of_a_holder_that_left_needs_no_release() -> None:
-    script = Script(exclude="0")
-    script(acquire(), acquire("exclude", by="other", tag=2))
-    script(exclude("0-1"))
-    assert script(gone("resource", "sched")) == [grown("1")]
-
-
-def test_release_may_come_in_parts() -> None:
-    """28.release.1, 28.release.4, 28.release.6"""
-    script = Script()
-    script(acquire())
-    script(exclude("0-2"))
-    assert script(release("0-1"), release("2")) == [RELEASED, RELEASED]
-
-
-def test_the_example_of_release_is_accepted() -> None:
-    """28.release.4"""
-    script = Script(inventory=inventory_from_config([ResourceEntry("node[0-7]", cores="0-3")]))
-    script(acquire())
-    script(exclude("1-3,5"))
-    assert script(release("1-3,5")) == [RELEASED]
-
-
-@pytest.mark.parametrize(
-    ("request_", "text"),
-    [
-        (release("0"), "targets '0': targets 1-2 of group default to release"),
-        (release("0-2"), "targets '0-2': targets 1-2 of group default to release"),
-        (release(""), "targets ''"),
-        (release("1", by="other"), "group default is not acquired by other"),
-        (release("1", group="exclude"), "group exclude is not acquired by sched"),
-        (release("1", group="x"), "group x is not acquired by sched"),
-        (release("x"), "resource.release: targets: expected an idset"),
-        (asked("resource.release", {"group": "default"}, by="sched"), "field `targets`"),
-        (asked("resource.release", {"targets": "1"}, by="sched"), "field `group`"),
-    ],
-)
-def test_release_of_what_was_not_shrunk_is_an_error(request_: Request, text: str) -> None:
-    """28.release.2, 28.release.3, 28.release.5, 28.release.6, 28.release.7"""
-    script = Script()
-    script(acquire())
-    script(exclude("1-2"))
-    ((_, errnum, payload),) = script(request_)
-    assert errnum == Errno.EPROTO
-    assert text in payload
-    assert script(release("1-2")) == [RELEASED], "the others are unaffected"
-
-
-def test_release_without_shrink_or_twice_is_an_error() -> None:
-    """28.release.7"""
-    script = Script()
-    script(acquire())
-    text = "resource.release: targets '1': nothing of group default to release"
-    assert script(release("1")) == [("release", Errno.EPROTO, text)]
-    script(exclude("1"))
-    script(release("1"))
-    assert script(release("1")) == [("release", Errno.EPROTO, text)]
-
-
 # Administration
 
 
 def test_drain_is_an_event_with_hosts_and_reason() -> None:
-    script = Script()
+    script = ResourceScript()
     script(drain("1-2"), now=12.5)
     script(undrain("2"), now=13.5)
     first, second = parse_eventlog(script.eventlog)
@@ -437,7 +192,7 @@ def test_drain_is_an_event_with_hosts_and_reason() -> None:
 def test_drain_and_undrain_refuse_with_flux_cores_words(
     request_: Request, errnum: int, text: str
 ) -> None:
-    script = Script(exclude="3")
+    script = ResourceScript(exclude="3")
     script(drain("1-2"))
     assert script(request_) == [(request_.topic.removeprefix("resource."), errnum, text)]
 
@@ -446,36 +201,36 @@ def test_drain_and_undrain_refuse_with_flux_cores_words(
 def test_guests_may_not_administrate(topic: str) -> None:
     text = "Request requires owner credentials"
     refused = asked_by_guest(topic, {"targets": "1"})
-    assert Script()(refused) == [(topic.removeprefix("resource."), Errno.EPERM, text)]
+    assert ResourceScript()(refused) == [(topic.removeprefix("resource."), Errno.EPERM, text)]
 
 
 @pytest.mark.parametrize("reason", ["x" * 1001, "\udc80"])
 def test_reason_is_bounded_text(reason: str) -> None:
-    ((_, errnum, _),) = Script()(drain("1", reason))
+    ((_, errnum, _),) = ResourceScript()(drain("1", reason))
     assert errnum == Errno.EPROTO
 
 
 def test_second_drain_of_a_turn_is_judged_after_the_first() -> None:
-    responses = Script()(drain("1"), drain("1"), undrain("1"))
+    responses = ResourceScript()(drain("1"), drain("1"), undrain("1"))
     assert [errnum for _, errnum, _ in responses] == [0, Errno.EEXIST, 0]
 
 
 def test_reason_can_be_given_later_and_the_time_stays() -> None:
-    script = Script()
+    script = ResourceScript()
     assert script(drain("1", None), now=10.0) == [DRAINED]
     assert status(script)["drained"] == {"1": {"timestamp": 10.0, "reason": ""}}
     assert script(drain("1", "fan"), now=20.0) == [DRAINED]
     assert status(script)["drained"] == {"1": {"timestamp": 10.0, "reason": "fan"}}
 
 
-def status(script: Script, request: Request | None = None) -> Any:
+def status(script: ResourceScript, request: Request | None = None) -> Any:
     ((_, errnum, payload),) = script(request or asked("resource.status"))
     assert errnum == 0
     return payload
 
 
 def test_status_tells_resources_and_what_is_wrong_with_them_to_everybody() -> None:
-    script = Script(exclude="3")
+    script = ResourceScript(exclude="3")
     script(drain("0", "a"), now=10.0)
     script(down("1"), now=10.0)
     script(drain("2", "b"), now=11.0)
@@ -492,7 +247,7 @@ def test_status_tells_resources_and_what_is_wrong_with_them_to_everybody() -> No
 
 
 def test_targets_drained_together_are_told_together() -> None:
-    script = Script()
+    script = ResourceScript()
     script(drain("0,2-3", "a"), now=10.0)
     assert status(script)["drained"] == {"0,2-3": {"timestamp": 10.0, "reason": "a"}}
 
@@ -501,17 +256,17 @@ def test_targets_drained_together_are_told_together() -> None:
 
 
 def test_drains_are_found_again() -> None:
-    before = Script()
+    before = ResourceScript()
     before(drain("0-2"), undrain("1"))
-    script = Script(eventlog=before.eventlog)
+    script = ResourceScript(eventlog=before.eventlog)
     assert status(script) == status(before)
     assert script(acquire()) == [grown("1,3", "0,2")]
 
 
 def test_requests_wait_until_the_drains_are_known() -> None:
-    before = Script()
+    before = ResourceScript()
     before(drain("0"))
-    script = Script(eventlog=before.eventlog)
+    script = ResourceScript(eventlog=before.eventlog)
     core = ResourceCore(INVENTORY, Idset())
     core.start(1.0)
     assert core.turn(2.0, [acquire(), drain("1")]) == []
@@ -521,25 +276,25 @@ def test_requests_wait_until_the_drains_are_known() -> None:
 
 
 def test_drained_host_is_found_under_its_new_number() -> None:
-    before = Script()
+    before = ResourceScript()
     before(drain("1-3"))
     entries = [ResourceEntry("node[3,0,1]", cores="0")]  # node2 is gone
-    script = Script(eventlog=before.eventlog, inventory=inventory_from_config(entries))
+    script = ResourceScript(eventlog=before.eventlog, inventory=inventory_from_config(entries))
     assert list(status(script)["drained"]) == ["0,2"]
 
 
 def test_excluded_target_is_no_longer_drained() -> None:
-    before = Script()
+    before = ResourceScript()
     before(drain("1-2"))
-    script = Script(eventlog=before.eventlog, exclude="1")
+    script = ResourceScript(eventlog=before.eventlog, exclude="1")
     assert list(status(script)["drained"]) == ["2"]
     script(exclude("1-2"))
     assert status(script)["drained"] == {}
-    assert status(Script(eventlog=script.eventlog))["drained"] == {}
+    assert status(ResourceScript(eventlog=script.eventlog))["drained"] == {}
 
 
 def test_excluded_target_is_undrained_once() -> None:
-    script = Script()
+    script = ResourceScript()
     script(drain("1"))
     script.hold = True
     script(exclude("1"))
@@ -557,13 +312,13 @@ def test_excluded_target_is_undrained_once() -> None:
     ],
 )
 def test_unreadable_eventlog_ends_the_service_with_a_reason(eventlog: str, text: str) -> None:
-    ((exit_),) = [a for a in Script(eventlog=eventlog).other if isinstance(a, Exit)]
+    ((exit_),) = [a for a in ResourceScript(eventlog=eventlog).other if isinstance(a, Exit)]
     assert exit_.reason.startswith("cannot read resource.eventlog: ")
     assert text in exit_.reason
 
 
 def test_events_of_other_names_mean_nothing() -> None:
-    script = Script(eventlog='{"timestamp":1,"name":"restart","context":{"ranks":"0-3"}}\n')
+    script = ResourceScript(eventlog='{"timestamp":1,"name":"restart","context":{"ranks":"0-3"}}\n')
     assert status(script)["drained"] == {}
 
 
@@ -576,7 +331,7 @@ def test_kvs_that_fails_ends_the_service_with_a_reason() -> None:
 
 def test_new_expiration_is_told_by_a_grow_that_adds_nothing_and_by_an_event() -> None:
     """20.execution: R has the expiration; who acquires later gets the same R."""
-    script = Script()
+    script = ResourceScript()
     script(acquire(), drain("3"))
     told = script(asked("resource.expiration-update", {"expiration": 100}))
     assert told == [("acquire", 0, told[0][2]), ("expiration-update", 0, None)]
@@ -592,6 +347,6 @@ def test_new_expiration_is_told_by_a_grow_that_adds_nothing_and_by_an_event() ->
 
 @pytest.mark.parametrize("wrong", [-1.0, "soon", None, 5.0])
 def test_what_is_no_end_of_the_instance_is_refused(wrong: Any) -> None:
-    script = Script(inventory=INVENTORY.with_times(10.0, 20.0))
+    script = ResourceScript(inventory=INVENTORY.with_times(10.0, 20.0))
     ((_, errnum, _),) = script(asked("resource.expiration-update", {"expiration": wrong}))
     assert errnum in (Errno.EPROTO, Errno.EINVAL)
