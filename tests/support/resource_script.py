@@ -21,8 +21,8 @@ class ResourceScript:
         self.hold = False
         self.errnum = 0
         self.held: list[Response] = []
-        self.core: Any = ResourceCore(inventory, Idset.parse(exclude))
-        (lookup,) = self.core.start(1.0)
+        self.core = ResourceCore(inventory, Idset.parse(exclude))
+        lookup: Any = self.core.start(1.0)[0]
         assert (lookup.topic, lookup.payload) == ("kvs.lookup", {"key": "resource.eventlog"})
         found = {"value": eventlog} if eventlog else None
         errnum = 0 if eventlog else int(Errno.ENOENT)
@@ -40,10 +40,11 @@ class ResourceScript:
         for action in actions:
             if isinstance(action, Request):
                 assert action.topic == "kvs.commit"
-                ((_, key, text),) = action.payload["ops"]
+                commit: Any = action.payload
+                ((_, key, text),) = commit["ops"]
                 assert key == "resource.eventlog"
                 self.eventlog += text if self.errnum == 0 else ""
-                payload = {} if self.errnum == 0 else "kvs store failed"
+                payload: Any = {} if self.errnum == 0 else "kvs store failed"
                 self.held.append(Response(action.topic, payload, self.errnum, action.matchtag))
         if self.held and not self.hold:
             stored, self.held = self.held, []
