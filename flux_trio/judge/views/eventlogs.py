@@ -129,9 +129,12 @@ def _gone_on(log: Log, name: str, context: dict[str, Any], record: Record) -> Lo
 
 
 def is_open_at_its_end(jobid: Any, seen: Seen) -> bool:
-    """Whether a prolog or an epilog keeps a job in CLEANUP, and its resources."""
+    """Whether a prolog or an epilog keeps a job in CLEANUP, and its resources.
+
+    Of a job that was read back, and whose submit event is not in the trace, that is not known.
+    """
     log: Log | None = seen.at(LOG, jobid)
-    return log is not None and bool(log.prologs or log.epilogs)
+    return log is None or bool(log.prologs or log.epilogs)
 
 
 def is_told_again(log: Log, seen: Seen) -> bool:

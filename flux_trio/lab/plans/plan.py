@@ -15,7 +15,7 @@ from flux_trio.formats.idset import IDS_MAX
 from flux_trio.lab.catalogue import Fault
 from flux_trio.lab.plans.workload import Do, JobPlan
 from flux_trio.lab.world.disk import StoreKind
-from flux_trio.lab.world.plugin_files import Builtin, PluginFile
+from flux_trio.lab.world.plugin_files import Builtin, PluginFile, builtin_files, plugin_file
 
 VERSION: Final = 1
 
@@ -45,3 +45,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builtins: tuple[Builtin, ...] = ()  # beside those that each world of its depth has
     pages: Annotated[int, msgspec.Meta(ge=0)] = 0  # entries of each page; 0: as in an instance
     version: int = VERSION
+
+
+def reloadable_of(plan: Plan) -> tuple[PluginFile, ...]:
+    """Return the plugins that the owner may load again: at depth cores a world has no such request.
+
+    The number of a plugin is its place here.
+    """
+    if plan.depth == "cores":
+        return ()
+    return (*builtin_files(plan.builtins, plan.depth), *map(plugin_file, plan.plugins))

@@ -16,7 +16,7 @@ from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import When
 from flux_trio.lab.catalogue.places import Type
 from flux_trio.lab.plans.coincidences import Table
-from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.plan import Plan, reloadable_of
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
 from flux_trio.lab.world.plugin_files import Builtin
 from flux_trio.lab.world.recovering import Tool
@@ -139,17 +139,21 @@ def _wait_for_one_another(visits: _Visits) -> None:
 
 
 def _reload_a_plugin(visits: _Visits) -> None:
-    """Plugins are loaded again, whatever state their jobs are in; often when one has ended."""
+    """Plugins are loaded again, whatever state their jobs are in; often when one has ended.
+
+    Mostly a start has three answers: the job has started, it has finished, it is released.
+    """
     draw = visits.draw
-    if not visits.plan.builtins and not visits.plan.plugins:
-        visits.plan = replace(visits.plan, builtins=("alloc-check", "perilog"))
-    held = _hold_in_cleanup(visits) if draw.random() < 0.6 else None
+    builtins = {*visits.plan.builtins, "held-epilog", draw.choice(("alloc-check", "perilog"))}
+    visits.plan = replace(visits.plan, builtins=tuple(sorted(builtins)))
     for _ in range(draw.choice((1, 2, 3))):
-        number = draw.randrange(len(visits.plan.builtins) + len(visits.plan.plugins))
-        topic, type_ = draw.choice((*_WHILE_JOBS_RUN, (topics.SCHED_FREE, "request")))
+        nothers = len(reloadable_of(visits.plan)) if draw.random() < 0.5 else 1
+        number = len(reloadable_of(visits.plan)) - 1 - draw.randrange(nothers)
+        topic, type_ = draw.choice(_WHILE_JOBS_RUN)
         when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
-        visits.ask(Do(visits.moment(), "reload-plugin", value=number, when=held or when))
-        held = None
+        if draw.random() < 0.5:
+            when = When("job-exec.start", 3 * draw.choice((1, 1, 2, 3)), "recv", "response")
+        visits.ask(Do(visits.moment(), "reload-plugin", value=number, when=when))
 
 
 def _hold_in_cleanup(visits: _Visits) -> When:

@@ -10,7 +10,7 @@ from flux_trio.formats import format_fluid
 from flux_trio.judge import Violation
 from flux_trio.lab.catalogue import Holds
 from flux_trio.lab.plans.files import check_plan
-from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.plan import Plan, reloadable_of
 from flux_trio.lab.properties.plugin_failures import loop_in, no_plugin_fails
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.properties.world_judge import WorldJudge, described, violator
@@ -24,7 +24,7 @@ from flux_trio.lab.stories.putting_right import (
     owner_who_puts_right,
     owner_who_releases,
 )
-from flux_trio.lab.stories.setting import config_of, prompts_of, reloadable_of, surroundings_of
+from flux_trio.lab.stories.setting import config_of, prompts_of, surroundings_of
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
 from flux_trio.lab.world.pages import set_pages

@@ -15,7 +15,7 @@ from flux_trio.lab.catalogue import PluginFault, When
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import queue_name
 from flux_trio.lab.world.machines import Surroundings
-from flux_trio.lab.world.plugin_files import LOOP_S, PluginFile, builtin_files, plugin_file
+from flux_trio.lab.world.plugin_files import LOOP_S, builtin_files, plugin_file
 
 
 def config_of(plan: Plan) -> Config:
@@ -53,13 +53,3 @@ def surroundings_of(plan: Plan) -> Surroundings:
         builtins=builtin_files(plan.builtins, plan.depth),
         store=plan.store,
     )
-
-
-def reloadable_of(plan: Plan) -> tuple[PluginFile, ...]:
-    """Return the plugins that the owner may load again: at depth cores a world has no such request.
-
-    The number of a plugin is its place here.
-    """
-    if plan.depth == "cores":
-        return ()
-    return (*builtin_files(plan.builtins, plan.depth), *map(plugin_file, plan.plugins))

@@ -41,23 +41,23 @@ class PluginFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conf: dict[str, Any] = {}
 
 
-Builtin = Literal["alloc-check", "dependency-singleton", "perilog"]
+Builtin = Literal["alloc-check", "dependency-singleton", "perilog", "held-epilog"]
 
 _AT: Final[dict[str, tuple[Builtin, ...]]] = {
     "cores": ("alloc-check", "dependency-singleton"),
-    "stack": ("alloc-check", "perilog"),  # the other one is in every instance
+    "stack": ("alloc-check", "perilog", "held-epilog"),  # the other one is in every instance
 }
-"""By depth: the builtin plugins that a plan may load there. perilog starts tasks."""
+"""By depth: the plugins of this program that a plan may load there. Two of them start tasks."""
 
 
 def builtin_files(names: Sequence[Builtin], depth: str) -> tuple[PluginFile, ...]:
-    """Return the files of these builtin plugins, as far as worlds of this depth load them."""
-    places = [Path(builtins.__file__).with_name(f"{name.replace('-', '_')}.py") for name in names]
-    return tuple(
-        PluginFile(str(place))
-        for name, place in zip(names, places, strict=True)
-        if name in _AT[depth]
-    )
+    """Return the files of these plugins, as far as worlds of this depth load them."""
+    return tuple(PluginFile(str(_file_of(name))) for name in names if name in _AT[depth])
+
+
+def _file_of(name: Builtin) -> Path:
+    beside = __file__ if name == "held-epilog" else builtins.__file__
+    return Path(beside).with_name(f"{name.replace('-', '_')}.py")
 
 
 def plugin_file(plugin: str | PluginFile) -> PluginFile:
