@@ -38,11 +38,11 @@ class HeldEpilog(jobtap.Plugin):
             self.start_soon(self._finish, job.id)
 
     async def _finish(self, jobid: int) -> None:
-        is_open = False
-        while not is_open:
+        while True:
             await Durations(self.passed, self.clock_look_s()).sleep(SECONDS)
             job = self.jobs.get(jobid)
             if job is None or job.state is not jobtap.State.CLEANUP:
                 return
-            is_open = EPILOG in job.epilogs  # else another plugin has not answered yet
-        job.epilog_finish(EPILOG)
+            if EPILOG in job.epilogs:  # else another plugin has not answered yet
+                job.epilog_finish(EPILOG)
+                return
