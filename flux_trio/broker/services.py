@@ -17,8 +17,7 @@ from flux_trio.broker.administration import WriteLog
 from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook
-from flux_trio.broker.router import Peer, Router
-from flux_trio.broker.subscriptions import Subscriptions
+from flux_trio.broker.router import Peer, Router, Subscriptions
 from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import TOKEN_REVOKED, Tokens
 from flux_trio.broker.tracing import TraceStreams

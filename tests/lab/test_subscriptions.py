@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from flux_trio.broker import Peer, Router
-from flux_trio.broker.subscriptions import Subscriptions
+from flux_trio.broker.router import Subscriptions
 from flux_trio.formats.glob import Glob
 from flux_trio.lab import Do, JobPlan, LoseClient, Plan, When, run_plan
 from flux_trio.lab.plans.asking import draw_subscription
@@ -73,7 +73,7 @@ def test_event_that_a_late_subscriber_does_not_get_is_found(
     )
     plan = replace(CANCELED, depth=depth)
     (problem,) = run_plan(plan, properties=[Subscribers]).problems
-    assert problem.startswith("heard: owner has not got job-exception of record ")
+    assert problem.startswith("subscribed: owner has not got job-exception of record ")
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
@@ -95,7 +95,7 @@ def test_subscription_that_the_broker_loses_is_found(
     lose(monkeypatch, "*")
     plan = replace(CANCELED, depth=depth)
     (problem,) = run_plan(plan, properties=[Subscribers]).problems
-    assert problem.startswith("heard: owner has not got job-exception of record ")
+    assert problem.startswith("subscribed: owner has not got job-exception of record ")
 
 
 @DEPTHS
@@ -104,7 +104,7 @@ def test_subscription_of_a_module_that_the_broker_loses_is_found(
 ) -> None:
     lose(monkeypatch, topics.JOB_EXCEPTION_EVENT)
     problems = run_plan(replace(CANCELED, depth=depth), properties=[Subscribers]).problems
-    text = "heard: job-exec has not got job-exception of record "
+    text = "subscribed: job-exec has not got job-exception of record "
     assert any(each.startswith(text) for each in problems)
 
 
@@ -113,7 +113,7 @@ def test_event_that_comes_twice_is_found(monkeypatch: pytest.MonkeyPatch, depth:
     found = Router._subscribers_to
     monkeypatch.setattr(Router, "_subscribers_to", lambda *args: [*found(*args)] * 2)
     broken = run_plan(replace(CANCELED, depth=depth), properties=[Subscribers]).problems
-    texts = [each for each in broken if each.startswith("heard: ")]
+    texts = [each for each in broken if each.startswith("subscribed: ")]
     assert len(texts) == 1
     assert texts[0].endswith(", twice")
 
@@ -129,7 +129,7 @@ def test_event_that_comes_to_one_who_did_not_ask_for_it_is_found(
 
     monkeypatch.setattr(Router, "_subscribers_to", all_and_the_owner)
     (problem,) = run_plan(replace(CANCELED, depth=depth), properties=[Subscribers]).problems
-    assert problem.startswith("heard: owner gets job-exception of record ")
+    assert problem.startswith("subscribed: owner gets job-exception of record ")
     assert problem.endswith(", and has not subscribed to it")
 
 

@@ -12,6 +12,7 @@ last a goal or an invariant. The registry has for each clause how much it speaks
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -130,3 +131,27 @@ class Causes:
         breadth: Breadth = "sum" if clause is None else clause.breadth  # no clause: an invariant
         place = self._places.get(violation.clause, len(self._places))
         return not violation.is_missing, _BREADTHS.index(breadth), place
+
+
+class Explanations:
+    """The records by which clauses were broken; of a receipt, that of the send."""
+
+    def __init__(self) -> None:
+        self._places = deque[int](maxlen=PLACES_MAX)  # in a search, places are only compared
+
+    def note(self, violations: Iterable[Violation]) -> None:
+        """Remember what was broken."""
+        for each in violations:
+            self._places.append(each.record.ref or each.record.n)
+
+    def explains(self, found: Violation) -> bool:
+        """Whether one of them is in a record that something unexplained points to."""
+        return any(n in self._places for n in found.because)
+
+    def state(self) -> tuple[int, ...]:
+        """Return the state, as `take_up` takes it."""
+        return tuple(self._places)
+
+    def take_up(self, state: Iterable[int]) -> None:
+        """Go on from a state."""
+        self._places = deque(state, PLACES_MAX)

@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.judge.clauses.registry import Clause
-from flux_trio.judge.engine.causes import Causes, Violation
+from flux_trio.judge.engine.causes import Causes, Explanations, Violation
 from flux_trio.judge.engine.clock import Clock, ClockState, slept_of, step_of
-from flux_trio.judge.engine.explaining import Explanations
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge, Known
 from flux_trio.judge.engine.packed import Packed
@@ -77,8 +76,6 @@ class Monitor:
     breaks none (`UNEXPLAINED`). Who watches for long takes what is there, and clears both.
     """
 
-    _is_packing = True
-
     def __init__(
         self,
         rules: Iterable[Rule],
@@ -94,8 +91,7 @@ class Monitor:
         self._rules = tuple(rules)
         self._readers = all_readers(self._rules)
         slots = self._readers.slots
-        no_states = _no_states if self._is_packing else _no_states_unpacked
-        self.slots: list[States] = [{(): True}, *map(no_states, slots)]  # the first is ALWAYS
+        self.slots: list[States] = [{(): True}, *map(self._no_states, slots)]  # the first is ALWAYS
         self.states: Mapping[View, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
@@ -294,6 +290,10 @@ class Monitor:
 
     # --- implementation
 
+    def _no_states(self, of: View) -> States:
+        """Return the place for the states of a view."""
+        return Packed(of.packing) if of.packing is not None else {}
+
     def _advance_clock(self, record: Record) -> None:
         """Tell the clock what time has passed.
 
@@ -391,12 +391,3 @@ class Monitor:
             is_missing=broken.is_missing,
             may_wait=broken.may_wait,
         )
-
-
-def _no_states_unpacked(_of: View) -> States:
-    return {}
-
-
-def _no_states(of: View) -> States:
-    """Return the place for the states of a view."""
-    return Packed(of.packing) if of.packing is not None else {}

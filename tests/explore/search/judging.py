@@ -12,6 +12,7 @@ import msgspec
 from flux_trio.judge import Monitor, MonitorState, Violation
 from flux_trio.judge.engine.causes import Causes
 from flux_trio.judge.engine.rule import Rule
+from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses
 from flux_trio.trace import Record
@@ -213,12 +214,13 @@ def _senders(party: PartyState) -> tuple[str, ...]:
 class _MonitorInOrder(Monitor):
     """A monitor that keeps every state as it is, and notes what is read of the parties."""
 
-    _is_packing = False
-
     def __init__(self, order: Order) -> None:
         super().__init__(rules_of_clauses(), all_clauses(), is_simulated=True)
         self._known = KnowledgeRead(order)
         self._causes = _CausesByNumber(all_clauses())
+
+    def _no_states(self, _of: View) -> dict[Any, Any]:
+        return {}
 
 
 class _CausesByNumber(Causes):
