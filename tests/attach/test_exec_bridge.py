@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.exec.inputs import EPIPE, WAITING_BYTES_MAX
+from flux_trio.attach.exec.inputs import WAITING_BYTES_MAX
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
 from flux_trio.cores.turns import SetTimer
 from flux_trio.messages import ROLE_USER, Errno, Event, Request, Response, topics
@@ -17,6 +17,7 @@ from tests.support.eventlogs import event
 from tests.support.exec_script import job_key, jobspec
 
 ROUTES = ("client", "broker")
+ENOSYS = int(Errno.ENOSYS)
 
 
 @pytest.fixture
@@ -199,19 +200,28 @@ def test_input_that_waits_has_a_bound(script: BridgeScript) -> None:
     assert text == f"more than {WAITING_BYTES_MAX} bytes of input wait for the tasks to read"
 
 
-def test_input_that_the_tasks_refuse_is_a_broken_pipe(script: BridgeScript) -> None:
+def test_input_that_the_tasks_cannot_take_is_no_service(script: BridgeScript) -> None:
+    """flux's programs fail of another error, even if they only tell the end of their input."""
     stdin(script, "a", tag=3)
     stdin(script, "b", tag=4)
     script.core_gets(Fed(7, open=False, refusal="no pipes"))
-    assert input_answers(script) == [(3, EPIPE, "no pipes"), (4, EPIPE, "no pipes")]
+    assert input_answers(script) == [(3, ENOSYS, "no pipes"), (4, ENOSYS, "no pipes")]
     stdin(script, "c", tag=5)
     assert script.shell[-1] == Feed(7, b"c", False)
 
 
-def test_input_for_a_job_that_is_over_is_a_broken_pipe(script: BridgeScript) -> None:
+def test_input_for_tasks_that_have_ended_is_lost_without_a_word(script: BridgeScript) -> None:
+    """As with flux-core's shell, which stores it."""
+    script.hold()
+    script.ended()
+    stdin(script, "a", tag=3)
+    assert input_answers(script) == [(3, 0, None)]
+
+
+def test_input_for_a_job_that_is_over_is_no_service(script: BridgeScript) -> None:
     script.ended()
     stdin(script)
-    assert input_answers(script) == [(3, EPIPE, "the job is over")]
+    assert input_answers(script) == [(3, ENOSYS, "the job is over")]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 A request has more than the core takes at once, and the core takes one write of a job at a time. So
 the pieces wait here, up to a bound; a request beyond it is refused, and no piece of it is written.
-A request is answered when the tasks have taken all its data. After an error of the core, which says
-that the tasks take no more, the answer is EPIPE: flux's programs then stop without a word.
+A request is answered when the tasks have taken all its data. Data for tasks that have ended is lost
+without a word, as with flux-core's shell. For a job that is over or takes no input the answer is
+ENOSYS, as if its shell had no such service: flux's programs fail of any other error, even if all
+that they had to send is the end of the input.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
 from flux_trio.messages import Errno, Request, Response, respond, respond_error
 
 WAITING_BYTES_MAX: Final = 16 << 20  # of one job
-EPIPE: Final = 32
 
 
 class Inputs:
@@ -31,7 +32,7 @@ class Inputs:
     def write(self, request: Request, room: Room | None) -> None:
         """Take a request for the standard input of a job."""
         if room is None:
-            self._refuse(request, EPIPE, "the job is over")
+            self._refuse(request, Errno.ENOSYS, "the job is over")
             return
         try:
             payload = request.payload if isinstance(request.payload, dict) else {}
@@ -57,10 +58,11 @@ class Inputs:
         if room is None or not room.inputs:
             return
         if response.errnum:
+            is_ended = response.errnum == Errno.ENOENT
             while room.inputs:
-                self._take_out(room, EPIPE, response.error_text)
+                self._pop(room, 0 if is_ended else Errno.ENOSYS, response.error_text)
             return
-        self._take_out(room)
+        self._pop(room)
         if room.inputs:
             self._feed(room)
 
@@ -70,7 +72,7 @@ class Inputs:
         fed: Object = {"id": room.id, "data": data, "eof": piece.eof}
         self._mail.ask_core(self._topic, fed, InputOf(room.id))
 
-    def _take_out(self, room: Room, errnum: int = 0, text: str = "") -> None:
+    def _pop(self, room: Room, errnum: int = 0, text: str = "") -> None:
         piece = room.inputs.popleft()
         room.input_bytes -= len(piece.data)
         if piece.request is None:

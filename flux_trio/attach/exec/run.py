@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -51,27 +52,32 @@ async def run(
 
     `directory` is the shell host's, by default in the broker's state directory. Whoever comes later
     finds there the jobs that run. `on_ready` is called with it when flux-core has accepted the
-    service. Raises ServiceExit if flux-core refuses, FluxError for a wrong answer of the broker.
+    service, which counts as started then. Raises ServiceExit if flux-core refuses, or has another
+    service later; FluxError for a wrong answer of the broker.
     """
     instance = await _ask_instance(flux)
     if directory is None:
         directory = Path(await _attribute(flux, "statedir"), DIRECTORY)
     environment = {URI_VARIABLE: await _attribute(flux, "local-uri")}
-    bridge = Bridge(SERVICE, instance, lambda: on_ready(directory))
-    handle = ExecHandle(flux, bridge)
+    is_accepted = trio.Event()
+    handle = ExecHandle(flux, Bridge(SERVICE, instance, is_accepted.set))
     handle.subscribe(SHELL_EVENTS)
+    serve = partial(
+        exec_service.run,
+        handle,
+        directory=directory,
+        config=await _ask_config(flux),
+        environment=environment,
+        id_form=instance.id_form,
+        service=SERVICE,
+        edition=CURRENT,
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(handle.carry)
-        await exec_service.run(
-            handle,
-            directory=directory,
-            config=await _ask_config(flux),
-            environment=environment,
-            id_form=instance.id_form,
-            service=SERVICE,
-            edition=CURRENT,
-            task_status=task_status,
-        )
+        nursery.start_soon(serve)
+        await is_accepted.wait()
+        on_ready(directory)
+        task_status.started()
 
 
 async def _ask_config(flux: FluxHandle) -> ExecConfig:
