@@ -112,20 +112,22 @@ async def run_module(handle: ModuleHandle, service: Service) -> int:
     """Run a service as the module until the broker ends it; return the errno of its failure, or 0.
 
     The service gets the handle and the arguments of the module, and the module counts as loaded
-    once it has started. What it raises ends the module with an errno; the text is in the log of the
-    broker and on standard error.
+    once it has started. What it raises ends the module; the text is in the log of the broker and on
+    standard error. The broker gets an errno only of what kept the module from loading: it ends the
+    whole instance when a module ends with one later.
     """
-    errnum = 0
+    errnum, is_loaded = 0, False
     try:
         with unwrapping(*_FAILURES):
             async with trio.open_nursery() as nursery:
                 await nursery.start(service, handle, *handle.welcome.args)
                 await handle.wait_settled()
                 _tell(handle, RUNNING)
+                is_loaded = True
                 await handle.shutdown.wait()
                 nursery.cancel_scope.cancel()
     except _FAILURES as error:
-        errnum = errno_of(error)
+        errnum = 0 if is_loaded else errno_of(error)
         explain(handle, str(error))
     await end_module(handle, errnum)
     return errnum

@@ -57,6 +57,17 @@ async def loading(tmp_path: Path, path: Path, *args: str) -> AsyncIterator[Loadi
             yield found
 
 
+FAILING = """
+from flux_trio.broker import ServiceExit
+
+
+async def mod_main(flux, *args, task_status):
+    task_status.started()
+    await flux.receive()
+    raise ServiceExit("enough")
+"""
+
+
 async def test_a_module_runs_until_the_broker_ends_it(tmp_path: Path) -> None:
     async with loading(tmp_path, GREETER, "salut") as found:
         assert await found.status() == {"status": 1}
@@ -84,6 +95,21 @@ async def test_what_the_module_refuses_makes_the_load_fail(
         assert await found.status() == {"status": 3, "errnum": Errno.EINVAL}
     assert found.code == 1
     assert capsys.readouterr().err == "greeter: expected a word, got 42\n"
+
+
+async def test_a_module_that_fails_later_does_not_take_the_instance_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """flux-core ends the instance when a loaded module ends with an errno."""
+    path = tmp_path / "failing.py"
+    path.write_text(FAILING)
+    async with loading(tmp_path, path) as found:
+        assert await found.status() == {"status": 1}
+        found.peer.send(Request("greeter.hello", {}, 5, routes=("client",)))
+        assert await found.status() == {"status": 2}
+        assert await found.status() == {"status": 3, "errnum": 0}
+    assert found.code == 0
+    assert capsys.readouterr().err == "greeter: enough\n"
 
 
 async def test_a_request_that_comes_too_late_is_answered_with_enosys(tmp_path: Path) -> None:
