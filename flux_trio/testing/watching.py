@@ -14,7 +14,7 @@ from typing import Final
 
 from flux_trio.instance import more_sinks
 from flux_trio.judge import Clause, Judgement, Monitor, Violation, load_clauses
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.trace import Batches, Kind, Record, Sink
 from flux_trio.views import verdict_text
@@ -34,7 +34,7 @@ class _Watcher:
     """A monitor, and the records for its violations."""
 
     def __init__(self) -> None:
-        self._monitor = Monitor(ALL_RULES, _clauses())
+        self._monitor = Monitor(CLAUSE_RULES, _clauses())
         self._batches = Batches(self._monitor.observe)
         self._records: list[Record] = []
         self._rest = _RestTracker()

@@ -11,7 +11,7 @@ import pytest
 from flux_trio.judge import Monitor
 from flux_trio.judge.engine.rule import Rules, received, sent
 from flux_trio.judge.engine.view import Place
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.judge.views.calls import OPEN
 from flux_trio.messages import Request
 from flux_trio.trace import Record
@@ -38,7 +38,7 @@ def spread(n: int) -> int:
 
 
 def snapshots_differ_at(trace: Trace, every: int) -> list[int]:
-    one, other = Monitor(ALL_RULES, CLAUSES), Monitor(ALL_RULES, CLAUSES)
+    one, other = Monitor(CLAUSE_RULES, CLAUSES), Monitor(CLAUSE_RULES, CLAUSES)
     found = []
     for place, first, second in zip(count(1), trace, numbered(trace, spread), strict=False):
         one.observe(first)

@@ -17,7 +17,7 @@ import msgspec
 from flux_trio.cli.lab.replaying import MARGIN, NoPlan
 from flux_trio.formats import FormatError
 from flux_trio.judge import Monitor, load_clauses
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.lab.stories.states import changed_lines, state_lines
 from flux_trio.lab.world.recorded import CoreNotMade, Difference, RecordedInstance, Unreplayable
 from flux_trio.trace import Kind, Record, read_trace, text_lines
@@ -70,7 +70,7 @@ class TraceReplay:
         self.instance = RecordedInstance()
         self._file = file
         self._looks = looks
-        self._monitor = Monitor(ALL_RULES, load_clauses()) if judged else None
+        self._monitor = Monitor(CLAUSE_RULES, load_clauses()) if judged else None
         self._news: list[str] | None = [] if shown else None
         self._t_zero: float | None = None
         self.is_at_end = False

@@ -91,6 +91,9 @@ _COLLECTED: Final = _collect()
 ALL_RULES: Final = tuple(r for r in _COLLECTED if not r.is_current and not r.is_routed)
 """Every rule of the classic edition, in the order of files and of clauses in them."""
 
+CLAUSE_RULES: Final = tuple(rule for rule in ALL_RULES if rule.is_of_clause)
+"""Of these, the rules by which something can be broken: not those of what is unexplained."""
+
 ROUTED_RULES: Final = tuple(rule for rule in _COLLECTED if rule.is_routed)
 """Rules for the traces of a router, of either edition, beside the others."""
 

@@ -6,7 +6,7 @@ import functools
 from typing import Final
 
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.trace import Batches, Kind, Record
 
@@ -31,7 +31,7 @@ class WorldJudge:
         self._begin()
 
     def _begin(self) -> None:
-        self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
+        self._monitor = Monitor(CLAUSE_RULES, all_clauses(), is_simulated=True)
         self._batches = Batches(self._monitor.observe)
 
     def observe(self, record: Record) -> None:

@@ -13,7 +13,7 @@ from flux_trio.formats import format_fluid
 from flux_trio.jobtap import reporting_failures
 from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.lab.catalogue import Fault, When, Which
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import name_of_fault
@@ -43,7 +43,7 @@ PROPERTIES: Final = {
 
 def clause_names() -> frozenset[str]:
     """Return the ids of the clauses and of the invariants."""
-    return frozenset(all_clauses()) | {each.clause for each in ALL_RULES}
+    return frozenset(all_clauses()) | {each.clause for each in CLAUSE_RULES}
 
 
 def property_names() -> frozenset[str]:
