@@ -111,12 +111,6 @@ def _oldest(
     return passing
 
 
-def _is_of_nobody(line: Line) -> bool:
-    """Whether it is the broker's answer to a request at a program that has gone."""
-    is_nosys = line.type == "response" and line.errnum == Errno.ENOSYS
-    return is_nosys and (not line.body or line.body.startswith(_NO_SERVICE))
-
-
 def party_of(module: str) -> str:
     """Return the party that a module stands for."""
     return CLIENT if module == _FOR_CLIENTS else module
@@ -145,13 +139,23 @@ class Ends:
         sender, receivers = self.of(
             line.module, line.is_sent, line.type, line.topic, payload, takers
         )
-        if sender == CLIENT and _is_of_nobody(line):
+        if not line.is_sent and line.type == "response" and self._is_of_broker(line, sender):
             sender = BROKER
         to = "".join(receivers[:1])
         message = make_message(line.type, line.topic, payload, line.errnum, sender, to)
         if sender == BROKER and line.topic.endswith(_DISCONNECT):
             message = self._naming_the_peer(message, service_of(line.topic))
         return Routed(line.t, sender, receivers, message)
+
+    def _is_of_broker(self, line: Line, server: str) -> bool:
+        """Whether the broker answers for `server`, which has gone.
+
+        A module that is traced would be seen to send it. Of other programs that is not seen.
+        """
+        if server != CLIENT:
+            return server in self.traced
+        is_nosys = line.errnum == Errno.ENOSYS
+        return is_nosys and (not line.body or line.body.startswith(_NO_SERVICE))
 
     def of(
         self,

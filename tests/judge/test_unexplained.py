@@ -129,6 +129,13 @@ def test_error_that_a_client_gets_is_its_own_matter() -> None:
     assert found_in(fails("client", MANAGER, topics.JOB_RAISE)) == []
 
 
+@pytest.mark.parametrize(("asked", "count"), [([], 1), ([ASKED], 0)])
+def test_module_that_was_asked_to_leave_need_not_serve(asked: list[Trace], count: int) -> None:
+    left = Response(topics.SCHED_FREE, None, Errno.ENOSYS, 5, routes=(MANAGER,))
+    found = found_in(*ATTACHED, *asked, made(SCHED, MANAGER, left))
+    assert [clause for clause, _ in found] == [FAILED] * count
+
+
 @pytest.mark.parametrize(("scheduler", "count"), [(SCHED, 1), (CLIENT, 0)])
 def test_program_that_is_no_module_may_be_ended_by_anybody(scheduler: str, count: int) -> None:
     gone = Response(topics.SCHED_FREE, None, Errno.ENOSYS, 5, routes=(MANAGER,))

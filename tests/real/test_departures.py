@@ -21,6 +21,7 @@ SHOWN = {
     "beyond-the-limit.sh": [r"tx > sched\.cancel tx > sched\.alloc rx < sched\.alloc"],
     "long-error-text.sh": [r"unsatisfiable request.{60}"],
     "disconnect-has-a-matchtag.py": [r"matchtag [1-9]"],
+    "success-twice.sh": [r"[1-9]\d* jobs with a second SUCCESS"],
     "start-answered-with-enosys.sh": [r"job-exec\.start \[0\] ENOSYS"],
     "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
 }

@@ -78,6 +78,13 @@ def start_is_refused(told: Told) -> None:
     start_is_answered_with(told, 22)
 
 
+def success_comes_twice(told: Told) -> None:
+    """From a scheduler that is not known for it."""
+    success = messages(told, topics.SCHED_ALLOC, "response", type=0)[0]
+    at = told["messages"].index(success)
+    told["messages"].insert(at + 1, dict(success))
+
+
 PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
     "32.start.20": ("01", ranks_are_no_idset),
     "27.expiration.3": ("40", expiration_is_text),
@@ -87,6 +94,7 @@ PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
     "27.criteria.2": ("n05", more_is_asked_for_than_the_limit),
     "6.response.4": ("07", another_text_is_too_long),
     "32.impl.5": ("01", start_is_refused),
+    "27.success.8": ("01", success_comes_twice),
     "21.events.25": ("39", job_that_ran_is_freed_before_its_epilog_is_over),
 }
 

@@ -9,8 +9,9 @@ A file of departures is TOML:
     why = "The execution service releases all ranks at once and names them \"all\"."
 
 `found` is a regular expression that the text of the violations that are meant contains; without it,
-all of the clause are meant. `where` says where the implementation does so. The files of this
-package are shipped and may be named without directory and suffix: `flux-core-0.88`.
+all of the clause are meant. `party` names who breaks it, if only one does. `where` says where the
+implementation does so. The files of this package are shipped and may be named without directory and
+suffix: `flux-core-0.88`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ class Departure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: Text
     found: str = ""
     where: str = ""
+    party: str = ""
 
     def is_of(self, violation: Violation) -> bool:
         """Whether a violation belongs to this departure."""
-        is_found = re.search(self.found, violation.text) is not None
-        return violation.clause == self.clause and is_found
+        if violation.clause != self.clause or self.party not in ("", violation.party):
+            return False
+        return re.search(self.found, violation.text) is not None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):

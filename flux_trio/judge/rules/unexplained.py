@@ -229,8 +229,13 @@ def _server_of(topic: str, seen: Seen) -> str:
 
 
 def _is_due(record: Record, seen: Seen) -> bool:
-    """Whether a refusal is due, or it is known already that there is nobody who serves this."""
+    """Whether a refusal is due, or it is known already that there is nobody who serves this.
+
+    A module of flux-core that was asked to leave answers so what it has not read.
+    """
     found, topic = message(record), topic_of(record)
+    if errnum(record) == Errno.ENOSYS and seen.at(LEAVING, record.party) is not None:
+        return True
     if record.party == BROKER:
         server, service = _server_of(topic, seen), service_of(topic)
         if server in ("", CLIENT) or seen.at(LEAVING, server) is not None:
