@@ -51,7 +51,6 @@ def script_json(value: Any) -> str:
 # --- elements
 
 
-FONT_PX: Final = 12
 # Text is measured without a font: this is the average width of a character of a sans serif.
 CHAR_PX: Final = 6.6
 

@@ -128,12 +128,6 @@ class CoresWorld(World[Station]):
             if self.life == life:
                 self.load(name)
 
-    def let_take(self, station: Station, inputs: list[Any]) -> None:
-        """Let a party have one whole turn with these inputs, which no fault interrupts."""
-        self._taken = (station, inputs)
-        self._is_stopping = False
-        self._go_on()
-
     def load(self, name: str) -> None:
         """Start a module; do nothing if it runs, or if the instance is not up."""
         if not self.is_up or name in self.stations:

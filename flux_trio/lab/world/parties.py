@@ -41,8 +41,8 @@ def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
 def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
     """Connect a module that was cut off once more, under another name, and let it send its answers.
 
-    They are those to what it had `taken`, and those of its timers that are due; its commits are
-    answered at once. Then it is gone.
+    It answers the messages that it had `taken` before, and acts on its timers that are due; its
+    commits are answered at once. Then it is gone.
     """
     name = world.router.unique_name(station.name)
     peer = Peer(name, station.peer.userid, station.peer.rolemask, lambda *_: None, lambda: 0)

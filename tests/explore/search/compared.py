@@ -84,8 +84,8 @@ COMPARED: Final[dict[tuple[str, str], str]] = {
     ("link.hello", "link.lost"): "same",
     ("link.hello_sent", "link.ready_sent"): "same",
 }
-"""Pairs of spots whose places rules compare: whatever their keys are (ALL), or if they have the
-same key (SAME); see `order`."""
+"""By the names of two spots (fields in the states of views): whether rules compare the records that
+stand there always (ALL), or if they stand under the same key (SAME); see `order`."""
 
 READ: Final = ("answers job-ingest", "answers kvs", "answers resource")
 """What rules read of the messages that the parties have surely handled; see `settling`."""
