@@ -129,11 +129,11 @@ def test_error_that_a_client_gets_is_its_own_matter() -> None:
     assert found_in(fails("client", MANAGER, topics.JOB_RAISE)) == []
 
 
-@pytest.mark.parametrize(("asked", "count"), [([], 1), ([ASKED], 0)])
-def test_module_that_was_asked_to_leave_need_not_serve(asked: list[Trace], count: int) -> None:
-    left = Response(topics.SCHED_FREE, None, Errno.ENOSYS, 5, routes=(MANAGER,))
-    found = found_in(*ATTACHED, *asked, made(SCHED, MANAGER, left))
-    assert [clause for clause, _ in found] == [FAILED] * count
+def test_module_that_was_asked_to_leave_need_not_serve() -> None:
+    unread = Response(topics.KVS_COMMIT, None, Errno.ENOSYS, 5, routes=(MANAGER,))
+    refuses = made(KVS, MANAGER, unread)
+    assert [clause for clause, _ in found_in(refuses)] == [FAILED]
+    assert found_in(made("broker", KVS, Request("kvs.shutdown")), refuses) == []
 
 
 @pytest.mark.parametrize(("scheduler", "count"), [(SCHED, 1), (CLIENT, 0)])
