@@ -106,11 +106,8 @@ def test_fifo_is_opened_once(trace: Path, tmp_path: Path) -> None:
     assert result.returncode == 0
 
 
-@pytest.mark.parametrize("way", ["file", "pipe"])
-def test_trace_from_standard_input_is_no_commands(trace: Path, way: str) -> None:
-    command = "replay --step /dev/stdin"
-    lines = "< {0} {1} {2}" if way == "file" else "cat {0} | {1} {2}"
-    result = shell(lines.format(trace, RUN, command))
+def test_trace_from_standard_input_is_no_commands(trace: Path) -> None:
+    result = shell(f"cat {trace} | {RUN} replay --step /dev/stdin")
     assert result.stdout.splitlines()[-1].startswith("every core did what is recorded")
     assert result.returncode == 0
 
@@ -125,17 +122,12 @@ def test_plan_in_a_pipe_and_a_device_are_refused() -> None:
 
 
 def test_full_output_is_no_error_of_the_trace(trace: Path) -> None:
-    for options in ("", "--step"):
-        result = shell(f"{RUN} replay {options} {trace} </dev/null >/dev/full")
-        assert result.stderr == "flux-trio: ERROR: standard output: No space left on device\n"
+    result = shell(f"{RUN} replay --step {trace} </dev/null >/dev/full")
+    assert result.stderr == "flux-trio: ERROR: standard output: No space left on device\n"
 
 
-@pytest.mark.parametrize("what", ["1", "trace"])
-def test_character_that_the_output_cannot_show_is_shown_by_its_number(
-    trace: Path, what: str
-) -> None:
-    source = trace if what == "trace" else what
-    result = shell(f"PYTHONIOENCODING=latin-1 {RUN} replay --step {source} </dev/null")
+def test_character_that_the_output_cannot_show_is_shown_by_its_number(trace: Path) -> None:
+    result = shell(f"PYTHONIOENCODING=latin-1 {RUN} replay --step {trace} </dev/null")
     assert (result.returncode, result.stderr) == (0, "")
     assert "\\u0192" in result.stdout
 
@@ -334,8 +326,9 @@ def test_commands_of_the_page_say_what_it_has(trace: Path) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("what", ["seed", "trace"])
-@pytest.mark.parametrize(("key", "code"), [("\x04", 0), ("\x03", -signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("what", "key", "code"), [("seed", "\x04", 0), ("trace", "\x03", -signal.SIGINT)]
+)
 def test_ctrl_d_ends_the_replay_and_ctrl_c_the_process(
     trace: Path, what: str, key: str, code: int
 ) -> None:

@@ -142,12 +142,9 @@ def test_plugin_is_told_that_it_is_removed_when_its_job_manager_ends(
 
 
 @DEPTHS
-@ENDINGS
-def test_plugin_that_raises_when_it_is_removed_is_named(
-    tmp_path: Path, depth: Depth, fault: Fault
-) -> None:
+def test_plugin_that_raises_when_it_is_removed_is_named(tmp_path: Path, depth: Depth) -> None:
     file = plugin(tmp_path, PAIRED.format("raise ValueError('odd')"))
-    problems, trace = played(file, depth=depth, faults=(fault,))
+    problems, trace = played(file, depth=depth, faults=(Reload("job-manager", SENT),))
     assert problems == ("plugin: mine failed in removed: ValueError: odd",)
     failures = [each for each in trace if each.kind == Kind.HOOK and (each.data or {})["error"]]
     assert [(each.party, (each.data or {})["hook"]) for each in failures] == [

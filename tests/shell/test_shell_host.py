@@ -248,19 +248,25 @@ UNTIL_GO = "until [ -e $0 ]; do sleep 0.01; done"
 SCRUBBED = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"  # nothing tells its job
 
 
+LEAVING = [
+    "setsid sleep {0} &",
+    "(setsid sh -c 'sleep {0} & sleep {0}' &) ; sleep 0.01;",
+    "set -m; sleep {0} &",
+    "env -i setsid sleep {0} &",  # known by its output
+    SCRUBBED,  # known because no other job runs
+    "setsid sh -c '(setsid sleep {0} &); trap \"\" TERM HUP; sleep {0}' &",
+]
+
+
 @pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize(
-    "script",
+    ("script", "end"),
     [
-        "setsid sleep {0} &",
-        "(setsid sh -c 'sleep {0} & sleep {0}' &) ; sleep 0.01;",
-        "set -m; sleep {0} &",
-        "env -i setsid sleep {0} &",  # known by its output
-        SCRUBBED,  # known because no other job runs
-        "setsid sh -c '(setsid sleep {0} &); trap \"\" TERM HUP; sleep {0}' &",
+        *((each, "by itself") for each in LEAVING),
+        (LEAVING[0], "canceled"),
+        (LEAVING[-1], "canceled"),
     ],
 )
-@pytest.mark.parametrize("end", ["by itself", "canceled"])
 async def test_children_that_left_their_group_do_not_outlive_the_job(
     directory: Path, script: str, end: str
 ) -> None:
