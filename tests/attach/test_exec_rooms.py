@@ -169,6 +169,22 @@ def test_namespace_is_removed_when_the_end_is_told(script: BridgeScript) -> None
     assert script.answers()[1:] == [("finish", {"status": 0}), RELEASED]
 
 
+def test_start_that_is_asked_again_changes_nothing_in_the_room(script: BridgeScript) -> None:
+    """The service had taken its hello back, while it had no shell host."""
+    script.start()
+    script.launched()
+    script.files[7, 0, "stdout"] = b"one\n"
+    script.poll()
+    script.start(reattach=True)
+    script.files[7, 0, "stdout"] += b"two\n"
+    script.ended()
+    assert [each.topic for each in script.sent] == ["service.add", "service.remove"]
+    assert script.output() == {"stdout": "one\ntwo\n", "stderr": "", "eof": "stdoutstderr"}
+    assert script.events() == ENDED
+    again = [("reattached", {}), ("finish", {"status": 0}), RELEASED]
+    assert script.answers() == [("start", {}), *again]
+
+
 def test_start_that_comes_again_without_reattach_launches_nothing_twice() -> None:
     """The first program was killed before it could say that the job has started."""
     script = BridgeScript()

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import ROLE_OWNER, Calls, Event, Flag, Level, Payload, Request, Response
+from flux_trio.messages import ROLE_OWNER, Calls, Event, Level, Payload, Request, Response
 from flux_trio.messages.types import NORESPONSE
 
 TAGS_AFTER: Final = 1 << 31
@@ -20,6 +20,7 @@ GUEST: Final = "guest-rooms"
 """The sender of the bridge's own requests to the core."""
 
 Passed: TypeAlias = Request | Response | Event
+Object: TypeAlias = dict[str, Any]
 
 
 class Step(Enum):
@@ -168,7 +169,3 @@ class Sent(NamedTuple):
     to_broker: list[Passed]
     logs: list[tuple[Level, str]]
     end: str  # why the service has to end; "" if it goes on
-
-
-STREAMING: Final = int(Flag.STREAMING)
-Object: TypeAlias = dict[str, Any]

@@ -92,6 +92,7 @@ class Room(msgspec.Struct, eq=False):
     writing: bool = False  # a WRITE is under way
     refusal: tuple[int, str] = (0, "")  # why it is BROKEN: errnum and text
     held: list[Request] = []  # lookups of the core that wait until the room is OPEN
+    has_begun: bool = False  # the job runs
     stream: Matchtag = 0  # of the core's output stream; 0 before its first and after its last piece
     npieces: int = 0  # of output that wait to be written
     end: Request | None = None  # the core's commit of the job's end

@@ -8,16 +8,7 @@ import msgspec
 
 from flux_trio.attach.exec import trees
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES, Contents, Shell
-from flux_trio.attach.exec.mail import (
-    GUEST,
-    STREAMING,
-    Mail,
-    Object,
-    OutputOf,
-    RoomCall,
-    Step,
-    Told,
-)
+from flux_trio.attach.exec.mail import GUEST, Mail, Object, OutputOf, RoomCall, Step, Told
 from flux_trio.attach.exec.room import Room, RoomEvent, RoomState, RoomStates
 from flux_trio.cores.exec.job import completed_status
 from flux_trio.cores.exec.output import limit_of
@@ -26,6 +17,7 @@ from flux_trio.cores.kvs_calls import Ask
 from flux_trio.editions.rfc32 import Start
 from flux_trio.formats import FormatError, ResourceSet, format_fluid, job_key, parse_jobspec
 from flux_trio.messages import Errno, FluxError, Level, Request, Response, topics
+from flux_trio.messages.types import STREAMING
 
 OUTPUT_BYTES: Final = 1 << 30  # of one job, unless its jobspec says otherwise; as flux-core's shell
 CREDIT: Final = 8  # pieces of one job's output, of 64 KiB at most, on their way to the kvs
@@ -170,9 +162,10 @@ class Rooms:
     # Events and output
 
     def began(self, room: Room) -> None:
-        """Tell those who follow the job that it runs, and follow its output."""
-        if self._states.of(room.id) is not _S.OPEN:
+        """Tell those who follow the job that it runs, and follow its output; once."""
+        if room.has_begun or self._states.of(room.id) is not _S.OPEN:
             return
+        room.has_begun = True
         room.contents.started(self._mail.now, room.shell)
         self._mail.ask("service.add", {"service": room.shell.service}, Told(room.shell.service))
         if "complete" not in room.contents.names:
