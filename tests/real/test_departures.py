@@ -23,6 +23,7 @@ SHOWN = {
     "disconnect-has-a-matchtag.py": [r"matchtag [1-9]"],
     "success-twice.sh": [r"[1-9]\d* jobs with a second SUCCESS"],
     "start-answered-with-enosys.sh": [r"job-exec\.start \[0\] ENOSYS"],
+    "backfill-grants-again.sh": [r"^([2-9]|\d\d+) SUCCESS"],
     "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
 }
 """What each script says that it got."""
