@@ -68,14 +68,26 @@ def job_that_ran_is_freed_before_its_epilog_is_over(told: Told) -> None:
     job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "epilog-finish"]
 
 
-def start_is_answered_with(told: Told, errnum: int) -> None:
-    (answer,) = messages(told, "job-exec.start", "response", type="start")
+def fails(answer: dict[str, Any], errnum: int) -> None:
     answer |= {"errnum": errnum, "errstr": ""}
     del answer["payload"]
 
 
+def start_is_answered_with(told: Told, errnum: int) -> None:
+    (answer,) = messages(told, "job-exec.start", "response", type="start")
+    fails(answer, errnum)
+
+
 def start_is_refused(told: Told) -> None:
     start_is_answered_with(told, 22)
+
+
+def alloc_is_answered_with(told: Told, errnum: int) -> None:
+    fails(messages(told, topics.SCHED_ALLOC, "response", type=0)[0], errnum)
+
+
+def alloc_is_refused(told: Told) -> None:
+    alloc_is_answered_with(told, 22)
 
 
 def success_comes_twice(told: Told) -> None:
@@ -93,6 +105,7 @@ PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
     "27.ready.7": ("n05", more_is_asked_for_than_the_limit),
     "27.criteria.2": ("n05", more_is_asked_for_than_the_limit),
     "6.response.4": ("07", another_text_is_too_long),
+    "27.impl.10": ("01", alloc_is_refused),
     "32.impl.5": ("01", start_is_refused),
     "27.success.8": ("01", success_comes_twice),
     "21.events.25": ("39", job_that_ran_is_freed_before_its_epilog_is_over),
@@ -108,11 +121,17 @@ def test_another_fault_of_a_clause_with_a_known_departure_is_named(clause: str) 
     assert clause in recorded.broken(told)
 
 
-def test_a_module_that_is_unloaded_answers_enosys() -> None:
-    """No recording shows it: job-exec would have to leave within the moment of a start."""
+@pytest.mark.parametrize(
+    ("clause", "answer"),
+    [("32.impl.5", start_is_answered_with), ("27.impl.10", alloc_is_answered_with)],
+)
+def test_a_module_that_is_unloaded_answers_enosys(
+    clause: str, answer: Callable[[Told, int], None]
+) -> None:
+    """No recording shows it: the module would have to leave within the moment of a request."""
     told = recording("01")
-    start_is_answered_with(told, 38)
-    assert "32.impl.5" not in recorded.broken(told)
+    answer(told, 38)
+    assert clause not in recorded.broken(told)
 
 
 def test_each_entry_has_its_test() -> None:
