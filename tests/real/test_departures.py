@@ -24,7 +24,6 @@ SHOWN = {
     "success-twice.sh": [r"[1-9]\d* jobs with a second SUCCESS"],
     "alloc-answered-with-enosys.sh": [r"sched\.alloc \[0\] ENOSYS"],
     "start-answered-with-enosys.sh": [r"job-exec\.start \[0\] ENOSYS"],
-    "backfill-grants-again.sh": [r"^([2-9]|\d\d+) SUCCESS"],
     "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
 }
 """What each script says that it got."""
