@@ -11,7 +11,6 @@ from tests.support import recorded
 
 HAPPENED: Final = {
     "18": ["unexplained.lost-service"],  # a scheduler crashes
-    "26": ["unexplained.error-response"],  # an execution service has a name that nobody serves
     "45": ["unexplained.error-response"] * 2,  # sched-hello and resource.acquire of a program
 }
 
