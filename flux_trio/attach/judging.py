@@ -43,6 +43,8 @@ DUE_S: Final = 1.0
 
 
 _START: Final = f".{topics.START_METHOD}"
+_RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
+"""flux-core sends the whole configuration with it."""
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class _Departed:
 
 
 class LiveJudge:
-    """The verdicts so far on an instance with the configuration `config`.
+    """The verdicts so far on an instance with the configuration `config`, when it joined.
 
     `scheduler` is the party that schedules there, "" if nobody does; `t` is the time.
     """
@@ -177,7 +179,7 @@ class LiveJudge:
         self._recent[record.n] = record
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
-        self._note_exec(record)
+        self._note_request(record)
         monitor = self._monitor
         found = [*monitor.observe(record), *monitor.unexplained]
         self._scheduler = monitor.facts.scheduler
@@ -195,14 +197,17 @@ class LiveJudge:
         """Take it that parties have these roles, though what gave it to them was not seen."""
         self._monitor.facts = replace(self._monitor.facts, **roles)
 
-    def _note_exec(self, record: Record) -> None:
-        """The first start says which execution service there is."""
+    def _note_request(self, record: Record) -> None:
+        """The first start says which execution service there is, a reload the configuration."""
         message = record.message
-        if not isinstance(message, Request) or not message.topic.endswith(_START):
+        if record.kind != Kind.SEND or not isinstance(message, Request):
             return
-        if record.party != topics.JOB_MANAGER or self._monitor.facts.exec_service:
-            return
-        self._assume(exec_peer=record.peer, exec_service=message.topic.removesuffix(_START))
+        if message.topic == _RELOAD and isinstance(message.payload, dict):
+            self._config = message.payload
+        is_first = not self._monitor.facts.exec_service and record.party == topics.JOB_MANAGER
+        if is_first and message.topic.endswith(_START):
+            service = message.topic.removesuffix(_START)
+            self._assume(exec_peer=record.peer, exec_service=service)
 
     def _is_known(self, violation: Violation) -> bool:
         for each in self._known:
@@ -223,8 +228,10 @@ class LiveJudge:
                 self.records[n] = self._recent[n]
 
     def _age_of(self, debt: Violation) -> float:
-        since = next((self._recent[n] for n in debt.because if n in self._recent), None)
-        return self.t - (debt.record.t if since is None else since.t)
+        """Return for how long something is due; at least for as long, if that is not kept."""
+        oldest = next(iter(self._recent.values()))
+        since = next((self._recent.get(n, oldest) for n in debt.because), debt.record)
+        return self.t - since.t
 
 
 def _expected(departed: _Departed) -> Expected:

@@ -186,6 +186,27 @@ def test_what_is_due_says_for_how_long() -> None:
     assert judge.judgement().debts
 
 
+def test_what_is_due_for_long_is_due_though_its_beginning_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judging, "RECENT", 3)
+    judge, messages = new_judge(), until_success()
+    judged(judge, *messages)
+    for n in range(5):
+        later = messages[-1].timestamp + 5.0 + n
+        judged(judge, Told(later, "rx", "job-manager", 4, "heartbeat.pulse", 0))
+    ages = {each.clause: age for each, age in judge.due()}
+    assert ages["27.success.6"] >= 1.0
+
+
+def test_a_judge_that_begins_anew_knows_the_configuration_of_the_last_reload() -> None:
+    judge = new_judge()
+    tables = {"queues": {"debug": {}}}
+    judged(judge, *message(101.0, "config", "job-manager", 1, "job-manager.config-reload", tables))
+    judge.lose(1)
+    assert judge._recent[judge.nrecords].data == tables
+
+
 def test_an_audit_is_a_verdict_like_others() -> None:
     judge = new_judge()
     judge.audited([])
