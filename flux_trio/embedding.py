@@ -238,23 +238,25 @@ async def _beside(config: Config, given: Surroundings, *, lasting: bool) -> Asyn
             if started.cancel():  # it has not started; `ended` has the reason
                 started.set_running_or_notify_cancel()
 
-    with ThreadPoolExecutor(1, thread_name_prefix="flux-trio") as pool:
-        ended = pool.submit(run)
-        try:
-            await anyio.to_thread.run_sync(wait, [started])
-            with error_of_block():
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_watch, ended)
-                    if not started.cancelled():
-                        yield
-                        tasks.cancel_scope.cancel()
-        finally:
-            with anyio.move_on_after(END_S_MAX, shield=True), suppress(trio.RunFinishedError):
+    pool = ThreadPoolExecutor(1, thread_name_prefix="flux-trio")
+    ended = pool.submit(run)
+    pool.shutdown(wait=False)
+    try:
+        await anyio.to_thread.run_sync(wait, [started], abandon_on_cancel=True)
+        with error_of_block():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_watch, ended)
                 if not started.cancelled():
-                    await anyio.to_thread.run_sync(started.result())
-                await anyio.to_thread.run_sync(wait, [ended], abandon_on_cancel=True)
-            if ended.done():
-                ended.result()  # why it has ended is the cause of what the block has met
+                    yield
+                    tasks.cancel_scope.cancel()
+    finally:
+        with anyio.move_on_after(END_S_MAX, shield=True), suppress(trio.RunFinishedError):
+            await anyio.to_thread.run_sync(wait, [started], abandon_on_cancel=True)
+            if not started.cancelled():
+                await anyio.to_thread.run_sync(started.result(), abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(wait, [ended], abandon_on_cancel=True)
+        if ended.done():
+            ended.result()  # why it has ended is the cause of what the block has met
 
 
 async def _watch(ended: Future[None]) -> None:

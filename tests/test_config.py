@@ -145,7 +145,8 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
         ),
         (
             '[sched]\npolicy = "fast"',
-            'site.toml.sched.policy: expected one of conservative, easy, fifo, got "fast"',
+            "site.toml.sched.policy: expected one of fifo, easy, conservative, or FILE.py:Class, "
+            'got "fast"',
         ),
         ('[sched]\nmode = ""', 'site.toml.sched.mode: expected one of limited, unlimited, got ""'),
         (

@@ -282,7 +282,7 @@ async def test_next_scheduler_takes_over_from_every_state(
         play.sched = after = FakeScheduler(limit)
         await s.load("sched", after)
         jobid = play.jobid
-        assert after.told == [jobid] * told
+        assert after.granted == [jobid] * told
         await play.make_way()
         assert after.asked(ALLOC) == [play.ahead] * bool(play.ahead) + [jobid] * asked
         assert after.asked(FREE) == [jobid] * freed

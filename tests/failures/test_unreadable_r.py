@@ -26,38 +26,38 @@ from tests.support.instance import ROOT
 # the clauses broken; what is changed in an R of one core of rank 0; what the log says
 UNREADABLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "more hosts than ranks": (
-        "20.nodelist.3 27.background.7",
+        "20.nodelist.3",
         {"hostnames": ("node0", "node1")},
         "R.execution.nodelist: expected 1 hosts, one for each rank, got more than 1",
     ),
     "a property of a rank that is not in it": (
-        "20.properties.2 27.background.7",
+        "20.properties.2",
         {"properties": {"big": Idset.parse("0-1")}},
         "R.execution.properties.big: expected ranks that R_lite names, got also 1",
     ),
     "a property whose name has a forbidden character": (
-        "20.properties.5 27.background.7",
+        "20.properties.5",
         {"properties": {"a!b": Idset.parse("0")}},
         "R.execution.properties: expected a property name in UTF-8 without any of "
         """! & ' " ^ ` | ( ), got "a!b\"""",
     ),
     "a time before all times": (
-        "20.starttime.3 27.background.7",
+        "20.starttime.3",
         {"starttime": -5.0},
         "R.execution.starttime: expected a number of seconds, at least 0, got -5.0",
     ),
     "a time after all times": (
-        "20.expiration.1 27.background.7",
+        "20.expiration.1",
         {"expiration": math.inf},
         "R.execution.expiration: expected a number of seconds, at least 0, got None",
     ),
     "a time that is no number": (
-        "20.expiration.1 27.background.7",
+        "20.expiration.1",
         {"expiration": math.nan},
         "R.execution.expiration: expected a number of seconds, at least 0, got None",
     ),
     "a writer that is no URI": (
-        "20.scheduling.2 27.background.7",
+        "20.scheduling.2",
         {"scheduling": {"writer": "9"}},
         'R.scheduling.writer: expected a URI that begins with a scheme, got "9"',
     ),

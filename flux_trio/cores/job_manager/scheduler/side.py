@@ -310,6 +310,8 @@ class SchedulerSide(Part):
             self._answered(answer, answer.type)
         except FluxError as error:
             self.lost(error.text, LinkEvent.SUSPEND)
+            if response.errnum == Errno.ENOSYS:  # the broker's answer: the scheduler is gone
+                self.suspended = ""
 
     def free_response(self, response: Response) -> None:
         """Take an answer to sched.free: the scheduler has the resources again."""
@@ -321,6 +323,8 @@ class SchedulerSide(Part):
             self._freed(answer.id)
         except FluxError as error:
             self.lost(error.text, LinkEvent.SUSPEND)
+            if response.errnum == Errno.ENOSYS:  # the broker's answer: the scheduler is gone
+                self.suspended = ""
 
     def _freed(self, jobid: int) -> None:
         """Take resources as freed by the scheduler. Raises FluxError if no free was sent."""
