@@ -52,7 +52,7 @@ bench: $(READY) ## benchmarks, a line of JSON each; BENCH=NAME for one (an hour)
 kill: $(READY) ## kill an instance under load at COUNT moments; SEED shows one again (10 min)
 	$(BIN)/python -m tests.kill $(or $(COUNT),200) $(SEED)
 
-fuzz-wire: $(READY) ## COUNT broken frames at the door; SEED shows a round again (4 min)
+fuzz-wire: $(READY) ## COUNT broken frames of each wire; SEED shows a round again (6 min)
 	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
 
 processes: $(READY) ## worlds with faults whose jobs have processes; SEEDS=A:B (5 min)
