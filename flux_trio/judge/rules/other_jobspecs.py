@@ -40,6 +40,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.view import Live, Place, Trait, view
+from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.execution import START, STARTS, Start, kind_of_answer
 from flux_trio.judge.views.traits import says
 from flux_trio.messages import Request, topics
@@ -168,10 +169,14 @@ start."""
 
 def _not_freed(seen: Seen) -> Iterator[Broken]:
     for jobid, n in seen.all(FAILED).items():
+        if is_open_at_its_end(jobid, seen):
+            continue  # an epilog holds the resources
         text = "a job could not be started: expected a free event, none was logged"
         yield Broken(text, (n,), job=jobid)
 
 
-@RULES.judge("14.submit.4", while_live(FAILED, logged("free")), views=[FAILED], debts=_not_freed)
+@RULES.judge(
+    "14.submit.4", while_live(FAILED, logged("free")), views=[FAILED, LOG], debts=_not_freed
+)
 def what_cannot_start_gives_its_resources_back(record: Record, seen: Seen) -> Finding:
     return seen.at(FAILED, job_id(record)) is not None

@@ -64,12 +64,14 @@ class History(Part):
     """Answers history requests."""
 
     lists: dict[int, JobIds] | None  # by user; None until the first request
+    is_reading: bool
     read: dict[int, set[JobId]]  # by user, while the index is read
     waiting: list[tuple[Request, str]]  # requests meanwhile, each with its slice
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.lists = None
+        self.is_reading = False
         self.read = {}
         self.waiting = []
         ledger.listen(JobEvent.VALIDATE, self._accepted)
@@ -82,7 +84,8 @@ class History(Part):
             self._answer(request, chosen)
             return
         self.waiting.append((request, text))
-        if len(self.waiting) == 1:
+        if not self.is_reading:
+            self.is_reading = True
             self.read = {}
             self._ask("")
 
@@ -109,6 +112,7 @@ class History(Part):
         try:
             page = page_in(response)
         except FluxError as error:
+            self.is_reading = False
             waiting, self.waiting = self.waiting, []
             for request, _ in waiting:
                 self._ledger.send(respond_error(request, error.errnum, error.text))
@@ -126,6 +130,7 @@ class History(Part):
 
     def _has_read(self) -> None:
         """Add active jobs, and jobs that ended while the index was read; answer the requests."""
+        self.is_reading = False
         read, self.read = self.read, {}
         for job in self._ledger.known():
             if job.state != JobState.NEW:
