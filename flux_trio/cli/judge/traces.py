@@ -74,10 +74,15 @@ def open_input(path: Path) -> AbstractContextManager[IO[bytes]]:
 def _copying(file: IO[bytes], copy: IO[bytes]) -> Callable[[int], bytes]:
     """Return a `readline` that also writes what it has read."""
 
+    read, write = file.readline, copy.write
+
     def readline(most: int) -> bytes:
-        line = file.readline(most)
-        with _errors_of(gettempdir()):
-            copy.write(line)
+        line = read(most)
+        try:  # a context per line takes as long as reading it
+            write(line)
+        except OSError:
+            with _errors_of(gettempdir()):
+                raise
         return line
 
     return readline
