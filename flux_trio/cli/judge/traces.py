@@ -73,7 +73,6 @@ def open_input(path: Path) -> AbstractContextManager[IO[bytes]]:
 
 def _copying(file: IO[bytes], copy: IO[bytes]) -> Callable[[int], bytes]:
     """Return a `readline` that also writes what it has read."""
-
     read, write = file.readline, copy.write
 
     def readline(most: int) -> bytes:
