@@ -128,6 +128,18 @@ def test_scheduler_that_is_no_module_is_not_asked_for_commits_that_a_trace_does_
         assert judged(judge, told_by, *commit, *granted(102.0, sender=scheduler)) == broken
 
 
+@pytest.mark.parametrize(
+    ("module", "broken"), [("my-exec", ["32.criteria.1"]), ("connector-local", [])]
+)
+def test_one_of_several_programs_is_not_taken_for_another(module: str, broken: list[str]) -> None:
+    """An execution service that is no module, and a program that asks the scheduler."""
+    judge = new_judge()
+    start = {"id": FIRST, "userid": 0, "jobspec": JOBSPEC, "reattach": False, "R": R}
+    judged(judge, *message(101.0, "job-manager", module, 1, "my-exec.start", start))
+    asks = message(102.0, module, "sched-simple", 1, "sched.resource-status")
+    assert judged(judge, *asks) == broken
+
+
 def test_known_departures_are_counted_apart() -> None:
     judge = new_judge()
     start = {"id": FIRST, "userid": 0, "jobspec": {}, "reattach": False, "R": R}

@@ -27,7 +27,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Trait, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import CLIENT, Kind, Record
 
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 ENDED_MAX: Final = 16  # ended streams kept per client
@@ -217,7 +217,10 @@ class Asking(Live, frozen=True, gc=False):
     is_served: bool
     """Whether a service of its name is there."""
     role: str
-    """The role of the party that sends it: exec, scheduler, or "" for any other party."""
+    """The role of the party that sends it: exec, scheduler, or "" for any other party.
+
+    In a trace of modules all other programs are one party, of which only one has the role.
+    """
 
 
 def _asking(record: Record, seen: Seen) -> Asking:
@@ -231,7 +234,7 @@ def _asking(record: Record, seen: Seen) -> Asking:
         matchtag != 0 and key in seen.states[OPEN],
         found.flags & NORESPONSE != 0,
         record.peer != "",
-        seen.facts.role_of(record.party),
+        "" if record.party == CLIENT else seen.facts.role_of(record.party),
     )
 
 
