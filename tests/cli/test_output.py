@@ -9,8 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from flux_trio.cli.follow import output
-from flux_trio.client import find_instance, open_client
+from flux_trio.client import find_instance, jobs, open_client
 from flux_trio.formats import parse_fluid
 from flux_trio.messages import topics
 from tests.support.instance import DEADLINE_S, RunningInstance
@@ -104,7 +103,7 @@ def test_output_goes_on_after_a_reload_of_the_execution_service(
 def test_attach_that_is_refused_is_an_error_exit(
     instance: RunningInstance, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "TRIES_MAX", 0)
+    monkeypatch.setattr(jobs, "TRIES_MAX", 0)
     jobid = instance.ok("submit", "echo", "hello").strip()
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
     instance.ok("module", "remove", "job-exec")
