@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from flux_trio.judge import Monitor
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import ALL_RULES, unexplained
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import CLIENT, KILLED, Kind, Record
@@ -120,20 +121,47 @@ def _fields(record: Record) -> tuple[Any, ...]:
 
 
 def test_error_between_services_is_told_with_its_text() -> None:
-    ((clause, text),) = found_in(fails(SCHED, KVS, topics.KVS_COMMIT, "no room"))
+    ((clause, text),) = found_in(*ATTACHED, fails(SCHED, KVS, topics.KVS_COMMIT, "no room"))
     assert clause == FAILED
     assert text == "kvs.commit of sched: kvs answered with errnum 22: no room"
 
 
-def test_error_that_a_client_gets_is_its_own_matter() -> None:
-    assert found_in(fails("client", MANAGER, topics.JOB_RAISE)) == []
+@pytest.mark.parametrize("topic", [topics.JOB_RAISE, topics.KVS_COMMIT])
+def test_error_that_a_client_gets_is_its_own_matter(topic: str) -> None:
+    assert found_in(*ATTACHED, fails("client", MANAGER, topic)) == []
+
+
+def test_nothing_is_kept_of_clients() -> None:
+    """There may be any number of them in the life of an instance."""
+    monitor = Monitor(unexplained.RULES.all, {})
+
+    def kept() -> set[object]:
+        views = (unexplained.TOLD, unexplained.LEAVING, unexplained.LAST_ASKED)
+        return {key for view in views for key in monitor.all(view)}
+
+    commit = Request(topics.KVS_COMMIT, {"ops": []}, 5)
+    for record in hand_made(*ATTACHED):
+        monitor.observe(record)
+    before = kept()
+    for client in ("client-1", "client-2", "client-3"):
+        asked = structs.replace(commit, routes=(client,))
+        leaves = Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE, routes=(client,))
+        answered = Response(topics.KVS_COMMIT, {}, 0, 5, routes=(client,))
+        steps = (
+            made(client, KVS, asked),
+            made(KVS, client, answered),
+            made(client, MANAGER, leaves),
+        )
+        for record in hand_made(*steps):
+            monitor.observe(record)
+    assert kept() == before | {KVS}
 
 
 def test_module_that_was_asked_to_leave_need_not_serve() -> None:
     unread = Response(topics.KVS_COMMIT, None, Errno.ENOSYS, 5, routes=(MANAGER,))
     refuses = made(KVS, MANAGER, unread)
-    assert [clause for clause, _ in found_in(refuses)] == [FAILED]
-    assert found_in(made("broker", KVS, Request("kvs.shutdown")), refuses) == []
+    assert [clause for clause, _ in found_in(*ATTACHED, refuses)] == [FAILED]
+    assert found_in(*ATTACHED, made("broker", KVS, Request("kvs.shutdown")), refuses) == []
 
 
 @pytest.mark.parametrize(("scheduler", "count"), [(SCHED, 1), (CLIENT, 0)])

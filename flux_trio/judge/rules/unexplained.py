@@ -75,7 +75,7 @@ def _with_line(text: str, party: str, seen: Seen) -> str:
 # --- services that leave
 
 ASKED_TO, GONE = "asked to", "gone"
-BETWEEN_SERVICES: Final = (
+_BY_ROLES: Final = (
     topics.SCHED_HELLO,
     topics.SCHED_READY,
     topics.SCHED_ALLOC,
@@ -84,8 +84,9 @@ BETWEEN_SERVICES: Final = (
     topics.RESOURCE_RELEASE,
     topics.EXEC_HELLO,
     START,
-    topics.KVS_COMMIT,
 )
+BETWEEN_SERVICES: Final = (*_BY_ROLES, topics.KVS_COMMIT)
+"""Of these, clients may send commits: what they ask and are told is left out, and not kept."""
 TOLD_MAX: Final = 4
 
 
@@ -98,7 +99,7 @@ def _fold_told(
 TOLD: Final = view(
     "last told",
     sent("request", *BETWEEN_SERVICES),
-    sent("response", *BETWEEN_SERVICES),
+    sent("response", *_BY_ROLES),
     key=lambda record: record.peer,
     fold=_fold_told,
     state=tuple[Place, ...],
@@ -128,11 +129,18 @@ def _leaving(record: Record, _seen: Seen) -> Iterable[tuple[str, str]]:
     return [(record.peer, ASKED_TO) if is_asked else (record.party, "")]
 
 
+def _has_role(party: str, seen: Seen) -> bool:
+    facts = seen.facts
+    return party in (facts.manager, facts.scheduler, facts.exec_peer)
+
+
 def _fold_leaving(had: Leaving | None, how: str, record: Record, seen: Seen) -> Leaving | None:
     """A router does not show which module a disconnect is of: one that is asked later is there."""
+    party = getattr(record.message, "sender", "")
+    if how == GONE and record.kind != MODULE and not _has_role(party, seen):
+        return None  # a client, of which there are any number
     if how != GONE or had is not None or record.party != BROKER or record.kind == MODULE:
         return Leaving(how) if how else None
-    party = getattr(record.message, "sender", "")
     if not seen.facts.role_of(party) or _may_leave(party, seen):
         return Leaving(how)
     return Leaving(how, record.n, seen.at(TOLD, party) or ())
@@ -207,10 +215,17 @@ def services_leave_when_they_are_asked_to(record: Record, seen: Seen) -> Finding
 NO_FAILURES: Final = (Errno.ENODATA, Errno.ECANCELED)
 """The error numbers with which a stream ends without a failure."""
 
+
+def _asked(record: Record, seen: Seen) -> Iterable[tuple[tuple[str, str], None]]:
+    topic = topic_of(record)
+    is_kept = topic != topics.KVS_COMMIT or _has_role(record.party, seen)
+    return [((record.party, topic), None)] if is_kept else []
+
+
 LAST_ASKED: Final = view(
     "last asked",
     sent("request", *BETWEEN_SERVICES),
-    key=lambda record: (record.party, topic_of(record)),
+    parts=_asked,
     fold=lambda _had, _part, record, _seen: record.n,
     state=Place,
 )
@@ -262,6 +277,8 @@ def services_get_no_errors_from_each_other(record: Record, seen: Seen) -> Findin
     if not isinstance(found, Response) or errnum(record) in NO_FAILURES or _is_due(record, seen):
         return None
     client = found.routes[0] if found.routes else record.peer
+    if found.topic == topics.KVS_COMMIT and not _has_role(client, seen):
+        return None
     text = f"{found.topic} of {client}: {record.party} answered with errnum {found.errnum}"
     text = f"{text}: {found.error_text}" if found.error_text else text
     asked = seen.at(LAST_ASKED, (client, found.topic))
