@@ -109,7 +109,9 @@ class Perilog(jobtap.Plugin):
             if EPILOG in job.epilogs and self._procedures.epilog is None:
                 job.epilog_start(EPILOG)
                 job.epilog_finish(EPILOG)
-            self._wind_up(job)
+            is_open = PROLOG in job.prologs or EPILOG in job.epilogs
+            if is_open or not job.event_posted(JobEvent.EPILOG_START):  # else its epilog is over
+                self._wind_up(job)
         elif PROLOG in job.prologs and self._procedures.prolog is not None:
             self._begin(job, self._procedures.prolog)
         elif PROLOG in job.prologs:
