@@ -113,9 +113,10 @@ async def open_instance(
     `statedir` the state is temporary, and jobs that are active at the end are canceled; else they
     go on, and the next instance there takes them over. `config` has everything else, as TOML.
 
-    Raises FormatError for a wrong `config`, and InstanceFailed if the instance does not start, and
-    also if it ends by itself, when a service has crashed that it cannot do without: then the block
-    is cancelled. Errors of the block are raised as they are.
+    Raises ValueError for fewer than one node or core, FormatError for a wrong `config`, and
+    InstanceFailed if the instance does not start, and also if it ends by itself, when a service has
+    crashed that it cannot do without: then the block is cancelled. Errors of the block are raised
+    as they are.
     """
     wanted = _config(config, nodes, cores, policy, simulate=simulate)
     with ExitStack() as opened:
@@ -138,6 +139,9 @@ def _config(
     simulate: bool,
 ) -> Config:
     """Return `config` with what the other arguments say; what they do not say stays."""
+    for name, number in (("nodes", nodes), ("cores", cores)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name}: expected at least 1, got {number}")
     read = parse_config(config) if isinstance(config, str) else config
     replace = msgspec.structs.replace
     if cores is not None or (simulate and not read.names_resources):

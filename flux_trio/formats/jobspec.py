@@ -89,8 +89,11 @@ class Jobspec:
 
         `ntasks` defaults to `nnodes`, or else to 1. `duration` is in seconds; None or 0 = unset.
         `attributes` has dotted keys, such as `system.exec.test.run_duration`. ValueError if the
-        numbers contradict each other, FormatError if a value is out of range.
+        numbers contradict each other, FormatError if a value is out of range, TypeError if
+        `command` is one text.
         """
+        if isinstance(command, str):
+            raise TypeError(f'command: expected a list of words, got the text "{command}"')
         ntasks = (nnodes or 1) if ntasks is None else ntasks
         if nnodes is None and exclusive:
             raise ValueError("exclusive needs a number of nodes (nnodes)")

@@ -98,3 +98,10 @@ def test_an_update_below_something_else_is_refused() -> None:
 def test_the_place_of_an_error_begins_where_the_caller_says() -> None:
     with pytest.raises(FormatError, match=r"^payload\.jobspec\.version: expected"):
         Jobspec.parse({}, "payload.jobspec")
+
+
+def test_a_command_in_one_text_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match='command: expected a list of words, got the text "hostname -f"'
+    ):
+        Jobspec.from_command("hostname -f")

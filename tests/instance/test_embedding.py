@@ -156,3 +156,15 @@ def test_the_samples_do_what_they_say(name: str, said: str) -> None:
     command = [sys.executable, str(SAMPLES / name)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.startswith(said)
+
+
+def test_an_instance_without_nodes_or_cores_is_refused(run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="nodes: expected at least 1, got 0"):
+            async with open_instance(nodes=0):
+                pass
+        with pytest.raises(ValueError, match="cores: expected at least 1, got -2"):
+            async with open_instance(cores=-2, simulate=True):
+                pass
+
+    run(main)
