@@ -37,7 +37,7 @@ from flux_trio.protocols import JobState
 from flux_trio.trace import Kind, Record
 from tests.support import reborn
 
-SEEDS = 10 if reborn.is_on else 40
+SEEDS = 10 if reborn.is_on else 20
 IN_ONE = 10  # seeds of one test
 TWO = (JobPlan(), JobPlan())
 
