@@ -121,7 +121,7 @@ def test_held_job_that_is_on_its_way_when_all_is_put_right_goes_on(
         ),
         (
             "seed = 1\nactions = [{at = 1.0, what = 'cansel'}]",
-            "queue-stop, subscribe, undrain, up, urgency, watch (did you mean cancel?), got",
+            "subscribe, undrain, up, urgency, watch (did you mean cancel?), got",
         ),
         ("seed = 1\nhaste = 1", "haste"),
         ("seed =", "expected"),

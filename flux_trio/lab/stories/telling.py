@@ -234,11 +234,13 @@ def played_lines(plan: Plan, never_struck: Iterable[Fault] = ()) -> Iterator[str
 
 
 def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:
-    """Return the fields of a value, `name value` each."""
+    """Return the fields of a value, `name value` each, without a flag that is not set."""
     names = [
         name
         for name in value.__struct_fields__
-        if name not in without and getattr(value, name) not in ((), None)
+        if name not in without
+        and getattr(value, name) not in ((), None)
+        and getattr(value, name) is not False
     ]
     return ", ".join(f"{name} {_spelled(getattr(value, name))}" for name in names)
 
