@@ -20,7 +20,13 @@ from flux_trio.views.state_table import draw_states, table_markdown
 from flux_trio.views.story import Change, Story, story_text, telling
 from flux_trio.views.story_page import story_page
 from flux_trio.views.verdict_page import verdict_page
-from flux_trio.views.verdicts import verdict_json, verdict_junit, verdict_text
+from flux_trio.views.verdicts import (
+    cause_lines,
+    things_by_clause,
+    verdict_json,
+    verdict_junit,
+    verdict_text,
+)
 
 __all__ = [
     "Case",
@@ -33,6 +39,7 @@ __all__ = [
     "Story",
     "Waited",
     "cases_junit",
+    "cause_lines",
     "comparison_page",
     "draw_sequence",
     "draw_states",
@@ -41,6 +48,7 @@ __all__ = [
     "table_markdown",
     "tell",
     "telling",
+    "things_by_clause",
     "verdict_json",
     "verdict_junit",
     "verdict_page",

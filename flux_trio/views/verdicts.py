@@ -89,7 +89,7 @@ def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
     lines: list[str] = []
     for clause, alike in things_by_clause(judgement).items():
         for cause, following in alike[:SHOWN_MAX]:
-            lines += [*_block(cause, records), *_following_lines(following), ""]
+            lines += [*cause_lines(cause, following, records), ""]
         more = len(alike) - SHOWN_MAX
         if more > 0:
             lines += [f"{clause}: broken {more} times more", ""]
@@ -101,6 +101,14 @@ def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
         shown = list(section)
         lines += [*shown, ""] if shown else []
     return "\n".join([*lines, *count_lines(judgement), ""])
+
+
+def cause_lines(
+    cause: Violation, following: list[Violation], records: Mapping[int, Record]
+) -> Iterator[str]:
+    """Yield the lines about a broken thing: the clause, what was found, and what followed."""
+    yield from _block(cause, records)
+    yield from _following_lines(following)
 
 
 def _following_lines(following: list[Violation]) -> Iterator[str]:
@@ -330,7 +338,7 @@ def _case(
         results = [element("skipped", message=_printable(skipped))]
     elif things:
         blocks = [
-            "\n".join([*_block(cause, records), *_following_lines(following)])
+            "\n".join(cause_lines(cause, following, records))
             for cause, following in things[:SHOWN_MAX]
         ]
         text, message = _printable("\n\n".join(blocks)), _printable(spelled(things[0][0].text))

@@ -12,7 +12,7 @@ from flux_trio.cli.terminal.examples import Group
 from flux_trio.cli.terminal.params import DURATION
 
 if TYPE_CHECKING:
-    from flux_trio.lab.exercise import Act, Findings, Kit
+    from flux_trio.lab.exercise import Findings, Kit, Part
 
 BROKEN = 1
 
@@ -20,10 +20,11 @@ _command = click.argument("command", nargs=-1, required=True, metavar="COMMAND..
 _deadline = click.option(
     "--deadline",
     type=DURATION,
-    default="10s",
+    default="2s",
     show_default=True,
     metavar="DURATION",
-    help="Wait so long for each answer of the program.",
+    help="Wait for each answer of the program while it is idle for so long in all. The time in "
+    "which it uses the processor, or waits for one, counts a tenth.",
 )
 
 
@@ -46,9 +47,22 @@ def exercise() -> None:
     help="The command that starts the scheduler in limited mode (RFC 27, Ready), which is then "
     "exercised too.",
 )
+@click.option(
+    "--order",
+    type=click.Choice(["fifo", "priority", "any"]),
+    default="priority",
+    show_default=True,
+    help="In which order jobs of one shape start: `priority`, those of higher priority first; "
+    "`fifo`, besides the first submitted of those of one priority; `any` is not looked at.",
+)
 @click.pass_context
 def sched(
-    ctx: click.Context, *, command: tuple[str, ...], deadline: float, limited: str | None
+    ctx: click.Context,
+    *,
+    command: tuple[str, ...],
+    deadline: float,
+    limited: str | None,
+    order: str,
 ) -> None:
     """Drive a scheduler: RFC 27, RFC 28 and the R that it writes (RFC 20).
 
@@ -57,14 +71,24 @@ def sched(
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.
     """
-    from flux_trio.lab.exercise import SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS
+    from flux_trio.lab.exercise import (
+        SCHED_ACTS,
+        SCHED_KIT,
+        SCHED_LIMITED_ACTS,
+        Order,
+        Part,
+        process,
+    )
 
     try:
         words = tuple(shlex.split(limited or ""))
     except ValueError as error:
         raise click.BadParameter(f"{limited}: {error}", ctx, param_hint="'--limited'") from None
-    findings = _run(SCHED_KIT, command, SCHED_ACTS, deadline, words, SCHED_LIMITED_ACTS)
-    exit_with_verdict(ctx, findings)
+    acts = [act for act in SCHED_ACTS if Order(order) in act.orders]
+    parts = [Part(process(command), acts)]
+    if words:
+        parts.append(Part(process(words), SCHED_LIMITED_ACTS))
+    exit_with_verdict(ctx, _run(SCHED_KIT, parts, deadline))
 
 
 @exercise.command(context_settings={"allow_interspersed_args": False})
@@ -79,37 +103,33 @@ def exec(ctx: click.Context, *, command: tuple[str, ...], deadline: float) -> No
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.
     """
-    from flux_trio.lab.exercise import EXEC_ACTS, EXEC_KIT
+    from flux_trio.lab.exercise import EXEC_ACTS, EXEC_KIT, Part, process
 
-    exit_with_verdict(ctx, _run(EXEC_KIT, command, EXEC_ACTS, deadline))
+    exit_with_verdict(ctx, _run(EXEC_KIT, [Part(process(command), EXEC_ACTS)], deadline))
 
 
-def _run(
-    kit: Kit,
-    command: tuple[str, ...],
-    acts: tuple[Act, ...],
-    deadline_s: float,
-    limited: tuple[str, ...] = (),
-    limited_acts: tuple[Act, ...] = (),
-) -> Findings:
+def _run(kit: Kit, parts: list[Part], deadline_s: float) -> Findings:
     import functools
 
     import trio
 
-    from flux_trio.lab.exercise import ProgramNotStarted, Stuck, exercise
+    from flux_trio.lab.exercise import Act, Ended, ProgramNotStarted, Report, Stuck, exercise
     from flux_trio.process.groups import unwrapping
 
-    width = max(len(act.title) for act in (*acts, *limited_acts))
+    class Told(Report):
+        """Says before an act what is looked at, and after it how it has ended."""
 
-    def report(act: Act, stuck: str) -> None:
-        click.echo(f"{act.title:{width}}  {f'stuck: {stuck}' if stuck else 'done'}")
+        def begins(self, act: Act) -> None:
+            clauses = f" ({', '.join(act.clauses)})" if act.clauses else ""
+            click.echo(f"{act.title}: {act.looks}{clauses}")
 
-    run = functools.partial(
-        exercise, limited=limited, limited_acts=limited_acts, deadline_s=deadline_s
-    )
+        def ended(self, ended: Ended) -> None:
+            click.echo(f"  {ended.text()}")
+
+    run = functools.partial(exercise, deadline_s=deadline_s)
     try:
         with unwrapping(ProgramNotStarted, Stuck):
-            return trio.run(run, kit, command, acts, report)
+            return trio.run(run, kit, parts, Told())
     except ProgramNotStarted as error:
         raise click.UsageError(str(error)) from None
     except Stuck as error:

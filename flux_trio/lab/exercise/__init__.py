@@ -6,11 +6,11 @@ binds the program is kept, broken or not exercised.
 """
 
 from flux_trio.lab.exercise.execution import EXEC_ACTS
-from flux_trio.lab.exercise.findings import Findings
-from flux_trio.lab.exercise.program import Program, ProgramNotStarted
-from flux_trio.lab.exercise.run import EXEC_KIT, SCHED_KIT, Kit, ReportAct, exercise
+from flux_trio.lab.exercise.findings import Ended, Findings
+from flux_trio.lab.exercise.program import Driven, ProgramNotStarted
+from flux_trio.lab.exercise.run import EXEC_KIT, SCHED_KIT, Kit, Part, Report, exercise, process
 from flux_trio.lab.exercise.scheduling import SCHED_ACTS, SCHED_LIMITED_ACTS
-from flux_trio.lab.exercise.stage import Act, Stuck
+from flux_trio.lab.exercise.stage import Act, Order, Stuck
 
 __all__ = [
     "EXEC_ACTS",
@@ -19,11 +19,15 @@ __all__ = [
     "SCHED_KIT",
     "SCHED_LIMITED_ACTS",
     "Act",
+    "Driven",
+    "Ended",
     "Findings",
     "Kit",
-    "Program",
+    "Order",
+    "Part",
     "ProgramNotStarted",
-    "ReportAct",
+    "Report",
     "Stuck",
     "exercise",
+    "process",
 ]

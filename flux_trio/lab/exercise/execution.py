@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.editions.rfc32 import StartType
-from flux_trio.lab.exercise.stage import Act, Stage, many
+from flux_trio.formats import format_fluid
+from flux_trio.lab.exercise.stage import Act, Stage, Stuck, many
 from flux_trio.messages import respond_stream, topics
 
 NNODES: Final = 2
@@ -23,24 +24,39 @@ _FINISHED: Final[tuple[tuple[str, dict[str, object]], ...]] = (
 """The answers to a start of a job on all nodes: types and data."""
 
 
+async def _ends_with(stage: Stage, jobid: int, status: int) -> None:
+    """Wait until a job has ended, with this wait status."""
+    await stage.event(jobid, "clean")
+    found = stage.events(jobid).get("finish", {}).get("status")
+    if found != status:
+        name = format_fluid(jobid, "f58")
+        raise Stuck(f"job {name} has ended with status {found}; expected {status}", "32.start.32")
+
+
 async def _one_job(stage: Stage) -> None:
-    await stage.submit("true")
+    await _ends_with(stage, await stage.submit("true"), 0)
 
 
 async def _fails(stage: Stage) -> None:
-    await stage.submit("sh", "-c", f"exit {CODE}")
+    await _ends_with(stage, await stage.submit("sh", "-c", f"exit {CODE}"), CODE << 8)
 
 
 async def _cannot_start(stage: Stage) -> None:
-    await stage.submit("/nonexistent/command")
+    jobid = await stage.submit("/nonexistent/command")
+    await stage.event(jobid, "clean")
+    if "exception" not in stage.events(jobid) and not stage.events(jobid)["finish"]["status"]:
+        name = format_fluid(jobid, "f58")
+        raise Stuck(f"job {name} could not be started, and is told to be well", "32.criteria.3")
 
 
 async def _several_nodes(stage: Stage) -> None:
-    await stage.submit("true", nnodes=NNODES, ntasks=NNODES * CORES)
+    jobid = await stage.submit("true", nnodes=NNODES, ntasks=NNODES * CORES)
+    await _ends_with(stage, jobid, 0)
 
 
 async def _many(stage: Stage) -> None:
-    await many(stage, 4 * NNODES * CORES)
+    for jobid in await many(stage, 4 * NNODES * CORES):
+        await _ends_with(stage, jobid, 0)
 
 
 async def _running(stage: Stage) -> int:
@@ -90,7 +106,7 @@ async def _not_taken(stage: Stage) -> None:
         await stage.asked(f"{OTHER}.{topics.START_METHOD}", jobid)
         (start,) = await other.receive()
         await stage.program.start()
-        await stage.left(topics.EXEC_HELLO)
+        await stage.left(topics.EXEC_HELLO, "32.hello.9")
         for kind, data in _FINISHED:
             answer = respond_stream(start, {"id": jobid, "type": kind, "data": data})
             assert answer is not None  # a start wants responses
@@ -101,15 +117,35 @@ async def _not_taken(stage: Stage) -> None:
 
 
 EXEC_ACTS: Final = (
-    Act("one job", _one_job),
-    Act("a job that fails", _fails),
-    Act("a command that cannot be started", _cannot_start),
-    Act("a job on several nodes", _several_nodes),
-    Act("many jobs at once", _many),
-    Act("a running job is canceled", _canceled),
-    Act("jobs are canceled as they start", _canceled_at_once),
-    Act("a job exceeds its time limit", _out_of_time),
-    Act("the program is killed while a job runs", _killed),
-    Act("the program is ended and started again", _ended),
-    Act("the program is refused while another one serves", _not_taken),
+    Act(
+        "one job",
+        "start, finish and the final release come, with status 0",
+        ("32.start.32", "32.start.35", "32.start.36", "32.start.37"),
+        _one_job,
+    ),
+    Act("a job that fails", "the wait status is told", ("32.start.32", "32.criteria.5"), _fails),
+    Act(
+        "a command that cannot be started",
+        "the job manager is told, and the final release comes",
+        ("32.criteria.3", "32.start.36"),
+        _cannot_start,
+    ),
+    Act(
+        "a job on several nodes",
+        "all targets of the job are released",
+        ("32.start.20", "32.start.21"),
+        _several_nodes,
+    ),
+    Act("many jobs at once", "each gets answers of its own", ("32.impl.3", "32.start.36"), _many),
+    Act("a running job is canceled", "it ends", ("32.start.36",), _canceled),
+    Act("jobs are canceled as they start", "they end", ("32.start.36",), _canceled_at_once),
+    Act("a job exceeds its time limit", "it ends", ("32.start.36",), _out_of_time),
+    Act(
+        "the program is killed while a job runs",
+        "it takes up the job, or raises an exception",
+        ("32.start.10",),
+        _killed,
+    ),
+    Act("the program is ended and started again", "waiting jobs run", ("32.hello.1",), _ended),
+    Act("the program is refused while another one serves", "it ends", ("32.hello.9",), _not_taken),
 )

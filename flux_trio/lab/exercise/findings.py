@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from flux_trio.judge import Clause, Judgement, Verdict
+from flux_trio.judge import Clause, Judgement, Verdict, Violation
+from flux_trio.lab.exercise.stage import Act
 from flux_trio.trace import Record
-from flux_trio.views import verdict_text
+from flux_trio.views import cause_lines, things_by_clause
 
 _NOT_TRACED: Final = "not judged"
 """The verdict of a clause that messages cannot show, such as what the program logs."""
+
+_LOG_MAX: Final = 5
+"""Lines of the instance's log that are shown of an act."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an act has ended: what it was `stuck` in ("" for nothing), what was broken, the log."""
+
+    act: Act
+    stuck: str
+    broken: tuple[Violation, ...]
+    log: tuple[str, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it came to its end, and nothing was broken."""
+        return not self.stuck and not self.broken
+
+    @property
+    def waited(self) -> bool:
+        """Whether something was waited for in vain."""
+        return bool(self.stuck)
+
+    def text(self) -> str:
+        """Return `done`, the clauses that are broken, or what it was stuck in."""
+        causes = [each.clause for each in self.broken if each.cause is None]
+        if causes:
+            return f"broken: {', '.join(dict.fromkeys(causes))}"
+        return f"stuck: {self.stuck}" if self.stuck else "done"
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
     """The result of an exercise.
 
-    `stuck` has what was waited for in vain, by the title of the act. `clauses` are those that bind
-    the program; `judgement` is of the whole instance.
+    `clauses` are those that bind the program; `judgement` is of all instances, and `records` has
+    the records that it shows by number.
     """
 
-    stuck: Mapping[str, str]
+    ended: Sequence[Ended]
     clauses: Sequence[Clause]
     judgement: Judgement
     records: Mapping[int, Record]
@@ -33,6 +64,11 @@ class Findings:
         """Whether every act came to its end and no clause is broken."""
         return not self.stuck and self.judgement.is_kept
 
+    @property
+    def stuck(self) -> dict[str, str]:
+        """What was waited for in vain, by the title of the act."""
+        return {each.act.title: each.stuck for each in self.ended if each.stuck}
+
     def verdict(self, clause: Clause) -> str:
         """Return `kept`, `broken`, `not exercised` or `not judged`."""
         found = self.judgement.verdicts.get(clause.id, Verdict.NOT_EXERCISED)
@@ -41,17 +77,35 @@ class Findings:
         return str(found.value)
 
     def text(self) -> str:
-        """Return the violations with their messages, then a line for each clause, then counts."""
+        """Return a line for each clause, then counts, then each thing that went wrong."""
         width = max((len(each.id) for each in self.clauses), default=0)
-        lines = []
-        if not self.judgement.is_kept:
-            lines.append(verdict_text(self.judgement, self.records))
-        lines += [
+        lines = [
             f"{clause.id:{width}}  {self.verdict(clause):13}  {clause.text}"
             for clause in self.clauses
         ]
         counts = Counter(self.verdict(clause) for clause in self.clauses)
         lines.append("")
         lines.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
-        lines += [f"stuck in {title!r}: {what}" for title, what in self.stuck.items()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._wrong_lines()])
+
+    def _wrong_lines(self) -> Iterator[str]:
+        """Yield each broken clause once: its first violation, what followed, the log, other acts.
+
+        Then what acts were stuck in, if that breaks no clause.
+        """
+        for clause, things in things_by_clause(self.judgement).items():
+            cause, following = things[0]
+            acts = [each for each in self.ended if any(v.clause == clause for v in each.broken)]
+            yield ""
+            yield from cause_lines(cause, following, self.records)
+            yield f"  in the act: {acts[0].act.title}"
+            if acts[0].stuck:
+                yield f"  waited for: {acts[0].stuck}"
+            yield from (f"  log: {line}" for line in acts[0].log[:_LOG_MAX])
+            if len(acts) > 1:
+                yield f"  also in: {'; '.join(each.act.title for each in acts[1:])}"
+        for each in self.ended:
+            if each.stuck and not each.broken:
+                yield ""
+                yield f"stuck in {each.act.title!r}: {each.stuck}"
+                yield from (f"  log: {line}" for line in each.log[:_LOG_MAX])

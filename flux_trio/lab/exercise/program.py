@@ -1,13 +1,14 @@
-"""The program that is exercised, as a process."""
+"""The program that is exercised: what an exercise does with it, and a program that is a process."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
 import trio
 
@@ -18,8 +19,49 @@ TERM_S: Final = 5.0
 """Seconds that the program has to end by itself after SIGTERM; then it gets SIGKILL."""
 
 
+_RUNNABLE: Final = "R"
+
+
+def _session(sid: int) -> Iterator[tuple[str, int]]:
+    """Yield the state, and the ticks of processor time, of each process of a session (proc(5))."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == sid:
+                yield fields[0], int(fields[11]) + int(fields[12])
+
+
 class ProgramNotStarted(Exception):
     """The command cannot be run; the text has the command and the reason."""
+
+
+class Driven(Protocol):
+    """A program that an exercise starts, ends and kills."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, or minus the number of the signal, of a program that ended by itself."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program was started and has not ended."""
+
+    def is_idle(self) -> bool:
+        """Whether the program has had nothing to do since the last call: it has used no processor,
+        and waits for none.
+        """
+
+    async def start(self) -> None:
+        """Start it. Raises ProgramNotStarted."""
+
+    async def wait(self) -> None:
+        """Wait until it has ended, if it was started."""
+
+    async def kill(self) -> None:
+        """End it at once, if it was started."""
+
+    async def end(self) -> None:
+        """End it in an orderly way, if it was started."""
 
 
 class Program:
@@ -34,6 +76,7 @@ class Program:
         self.command = list(command)
         self._environment = os.environ | {URI_VARIABLE: uri, TOKEN_VARIABLE: token}
         self._process: trio.Process | None = None
+        self._used = 0  # of the processor, in ticks, when it was looked at last
 
     @property
     def returncode(self) -> int | None:
@@ -44,6 +87,16 @@ class Program:
     def is_running(self) -> bool:
         """Whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
+
+    def is_idle(self) -> bool:
+        """See `Driven`. On a machine without /proc it is taken to be idle."""
+        if self._process is None:
+            return True
+        found = list(_session(self._process.pid))
+        used = sum(ticks for _, ticks in found)
+        is_idle = used == self._used and all(state != _RUNNABLE for state, _ in found)
+        self._used = used
+        return is_idle
 
     async def start(self) -> None:
         """Start a process. Raises ProgramNotStarted."""

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import trio
-
 from flux_trio.broker import Handle
 from flux_trio.editions import CLASSIC
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
@@ -36,7 +34,7 @@ class StandIn:
 
     async def asked(self, topic: str) -> Request:
         """Return the next request with `topic`; others get no answer. Raises Stuck."""
-        with trio.move_on_after(self._stage.deadline_s):
+        with self._stage.deadline():
             while True:
                 for message in await self._handle.receive():
                     if isinstance(message, Request) and message.topic == topic:
@@ -56,11 +54,14 @@ class StandIn:
         """End the stream of responses to `request` with ENODATA."""
         self.answer(respond_error(request, Errno.ENODATA))
 
-    async def refuse(self, request: Request) -> None:
-        """Refuse a request of the program, and wait until the program has ended. Raises Stuck."""
+    async def refuse(self, request: Request, clause: str) -> None:
+        """Refuse a request of the program, and wait until it has ended, as `clause` says.
+
+        Raises Stuck.
+        """
         self.answer(respond_error(request, Errno.EPERM, WHY))
         try:
-            await self._stage.left(request.topic)
+            await self._stage.left(request.topic, clause)
         finally:
             await self.asked(topics.disconnect_of(service_of(request.topic)))
 
@@ -88,14 +89,14 @@ async def standing_in(stage: Stage, service: str) -> AsyncIterator[StandIn]:
 async def hello_refused(stage: Stage) -> None:
     """The job manager refuses sched-hello (RFC 27, Hello)."""
     async with standing_in(stage, topics.JOB_MANAGER) as manager:
-        await manager.refuse(await manager.asked(topics.SCHED_HELLO))
+        await manager.refuse(await manager.asked(topics.SCHED_HELLO), "27.hello.17")
 
 
 async def ready_refused(stage: Stage) -> None:
     """The job manager refuses sched-ready (RFC 27, Ready)."""
     async with standing_in(stage, topics.JOB_MANAGER) as manager:
         manager.end(await manager.asked(topics.SCHED_HELLO))
-        await manager.refuse(await manager.asked(topics.SCHED_READY))
+        await manager.refuse(await manager.asked(topics.SCHED_READY), "27.ready.15")
 
 
 async def release_refused(stage: Stage) -> None:
@@ -107,4 +108,4 @@ async def release_refused(stage: Stage) -> None:
         resource.change(acquire, Grown(machine, machine.ranks, Idset()))
         await stage.ready(before)
         resource.change(acquire, Shrunk(Idset.of([1])))
-        await resource.refuse(await resource.asked(topics.RESOURCE_RELEASE))
+        await resource.refuse(await resource.asked(topics.RESOURCE_RELEASE), "28.release.10")

@@ -1,35 +1,36 @@
-"""Run an exercise: open the instance, play the acts, judge the trace."""
+"""Run an exercise: open an instance, play the acts, judge the trace as it comes.
+
+An act ends when a clause is broken in it, and the next one begins in a fresh instance: what follows
+from one mistake is not held against the program again, and nothing is waited for in vain.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import trio
 
+from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
-from flux_trio.judge import Clause, Judgement, Verdict, judge_trace, load_clauses
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge import Clause, load_clauses
 from flux_trio.lab.exercise import execution, scheduling
-from flux_trio.lab.exercise.findings import Findings
-from flux_trio.lab.exercise.program import Program
-from flux_trio.lab.exercise.stage import Act, Stage, Stuck
+from flux_trio.lab.exercise.findings import Ended, Findings
+from flux_trio.lab.exercise.jury import Jury
+from flux_trio.lab.exercise.program import Driven, Program, ProgramNotStarted
+from flux_trio.lab.exercise.stage import LOOK_S, Act, Stage, Stuck
 from flux_trio.messages import FluxError, topics
 from flux_trio.services.module_process import system_clock
 from flux_trio.sim import make_machine
-from flux_trio.trace import Record, Shown, Source
-
-FORM: Final = "an exercise"
-
-LONG_TEXT: Final = "6.response.4"
-"""Recommends short error texts, and is not judged: those of flux-trio are longer."""
+from flux_trio.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,37 +73,100 @@ EXEC_KIT: Final = Kit(
     is_simulated=False,
 )
 
-ReportAct = Callable[[Act, str], None]
-"""Called after each act with "" or what it was stuck in."""
+MakeProgram = Callable[[Instance], Driven]
+"""Makes the program that serves an instance."""
+
+Surround = Callable[[Kit, Path], Surroundings]
+"""Returns the surroundings of an instance; the path is a directory of its own."""
+
+LATER: Final = 0.1
+"""The part of the deadline that is left to the program once something was waited for in vain."""
+
+
+class Report:
+    """What an exercise tells while it runs; here nothing."""
+
+    def begins(self, act: Act) -> None:
+        """An act begins."""
+
+    def ended(self, ended: Ended) -> None:
+        """An act has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program, and the acts that it is driven through."""
+
+    program: MakeProgram
+    acts: Sequence[Act]
+
+
+def process(command: Sequence[str]) -> MakeProgram:
+    """Return what starts `command` as a process."""
+    return lambda instance: Program(command, instance.uri, instance.owner_token)
+
+
+def on_this_machine(kit: Kit, directory: Path) -> Surroundings:
+    """Return the surroundings of an instance to which processes connect."""
+    return Surroundings(
+        inventory=kit.machine,
+        userid=os.getuid(),
+        epoch=time.time(),
+        clock=system_clock(),
+        statedir=directory,
+        listen=True,
+    )
 
 
 async def exercise(
     kit: Kit,
-    command: Sequence[str],
-    acts: Sequence[Act],
-    report: ReportAct,
+    parts: Sequence[Part],
+    report: Report,
     *,
-    limited: Sequence[str] = (),
-    limited_acts: Sequence[Act] = (),
+    surround: Surround = on_this_machine,
     deadline_s: float = 10.0,
 ) -> Findings:
-    """Drive the program `command` through `acts`, and then `limited` through `limited_acts`.
+    """Drive each program through its acts.
 
-    A program that has ended, or was stuck, is started again at the next act. Raises
-    ProgramNotStarted, and Stuck if it does not serve when it is started for the first time.
+    A program that has ended is started again at the next act. Raises ProgramNotStarted, and Stuck
+    if a program does not serve when it is started for the first time.
     """
-    stuck: dict[str, str] = {}
-    stand_ins: set[str] = set()
-    records: list[Record] = []
-    with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
-        given = Surroundings(
-            inventory=kit.machine,
-            userid=os.getuid(),
-            epoch=time.time(),
-            clock=system_clock(),
-            statedir=Path(directory),
-            listen=True,
-            sinks=(records.append,),
+    ended: list[Ended] = []
+    jury = Jury(kit.clauses())
+    for part in parts:
+        left = list(part.acts)
+        while left:
+            is_first = len(left) == len(part.acts)
+            later = LATER if any(each.waited for each in ended) else 1.0
+            play = _Play(kit, part.program, left, report, jury, deadline_s * later)
+            with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
+                done = await play.on(surround(kit, Path(directory)), must_serve=is_first)
+            ended += done
+            left = left[len(done) :]
+    judgement = jury.judgement(ended)
+    wanted = judgement.wanted()
+    records = {each.n: each for each in jury.records if each.n in wanted}
+    return Findings(ended, kit.clauses(), judgement, records)
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """Acts that are played until one of them goes wrong."""
+
+    kit: Kit
+    program: MakeProgram
+    acts: Sequence[Act]
+    report: Report
+    jury: Jury
+    deadline_s: float
+
+    async def on(self, given: Surroundings, *, must_serve: bool) -> list[Ended]:
+        """Play acts on one instance; return those that have ended, at least one."""
+        kit = self.kit
+        given = replace(
+            given,
+            trace=Trace(given.clock or trio.current_time, self.jury.nrecords),
+            log_sinks=(self.jury.log,),
             modules=tuple(name for name in MODULES if name != kit.module),
         )
         config = Config()
@@ -110,68 +174,76 @@ async def exercise(
             config = msgspec.structs.replace(
                 config, exec=msgspec.structs.replace(config.exec, simulate=True)
             )
-        async with open_instance(config, given) as instance:
-            for words, some in ((command, acts), (limited, limited_acts)):
-                if words:
-                    found, parties = await _played(instance, kit, words, some, report, deadline_s)
-                    stuck |= found
-                    stand_ins |= parties
-    return Findings(stuck, kit.clauses(), *_judged(records, stand_ins))
+        assert given.trace is not None
+        self.jury.sit()
+        given.trace.add_sink(self.jury.observe)
+        async with open_instance(config, given) as instance, instance.connect("exercise") as handle:
+            return await self._with(instance, handle, must_serve=must_serve)
 
-
-async def _played(
-    instance: Instance,
-    kit: Kit,
-    command: Sequence[str],
-    acts: Sequence[Act],
-    report: ReportAct,
-    deadline_s: float,
-) -> tuple[dict[str, str], set[str]]:
-    """Play the acts with one program.
-
-    Returns what they were stuck in, by title, and the parties that stood in for a service.
-    """
-    stuck: dict[str, str] = {}
-    program = Program(command, instance.uri, instance.owner_token)
-    async with instance.connect("exercise") as handle:
-        stage = Stage(handle, program, kit.ready, instance.connect, deadline_s)
+    async def _with(self, instance: Instance, handle: Handle, *, must_serve: bool) -> list[Ended]:
+        program = self.program(instance)
+        stage = Stage(handle, program, self.kit.ready, instance.connect, self.deadline_s)
         instance.trace.add_sink(stage.observe)
+        self.jury.stand_ins = stage.stand_ins
+        done: list[Ended] = []
         try:
-            await stage.serve()
-            for act in acts:
-                found = await _stuck_in(act, stage)
-                report(act, found)
-                if found:
-                    stuck[act.title] = found
+            if must_serve:
+                await _watched(stage, stage.serve)
+            for act in self.acts:
+                self.report.begins(act)
+                done.append(await self._ended(act, stage))
+                self.report.ended(done[-1])
+                if not done[-1].is_clean:
+                    break
         finally:
             await program.end()
             instance.trace.remove_sink(stage.observe)
-    return stuck, stage.stand_ins
+        if done[-1].is_clean:
+            done[-1] = self.jury.at_rest(done[-1])
+        return done
+
+    async def _ended(self, act: Act, stage: Stage) -> Ended:
+        """Play an act; return how it has ended."""
+
+        async def play() -> None:
+            if not stage.program.is_running:
+                await stage.serve()
+            await act.play(stage)
+            await stage.at_rest()
+
+        self.jury.hear(act)
+        try:
+            await _watched(stage, play, self.jury)
+        except Stuck as stuck:
+            return self.jury.told(str(stuck), stuck.clause)
+        except FluxError as error:
+            return self.jury.told(str(error), "")
+        return self.jury.told("", "")
 
 
-async def _stuck_in(act: Act, stage: Stage) -> str:
-    """Play an act; return what was waited for in vain, "" if nothing was."""
-    try:
-        if not stage.program.is_running:
-            await stage.serve()
-        await act.play(stage)
-        await stage.at_rest()
-    except (Stuck, FluxError) as error:
-        await stage.cancel_all()
-        await stage.program.kill()  # scheduling may be suspended; the next act starts it anew
-        return str(error)
-    return ""
+async def _watched(
+    stage: Stage, play: Callable[[], Awaitable[None]], jury: Jury | None = None
+) -> None:
+    """Do something while the time of the program is counted.
 
-
-def _judged(records: list[Record], stand_ins: set[str]) -> tuple[Judgement, dict[int, Record]]:
-    """Judge the trace; return the judgement, and the records that it shows by number.
-
-    What the parties `stand_ins` break is left out: a service may not refuse what they refuse.
+    It ends when a clause is broken, but the instance has the time to answer to that. Raises
+    ProgramNotStarted, Stuck and FluxError.
     """
-    clauses = load_clauses()
-    rules = [rule for rule in ALL_RULES if rule.clause in clauses and rule.clause != LONG_TEXT]
-    judgement = judge_trace(Source(FORM, Shown(), iter(records)), rules, clauses, at_rest=True)
-    violations = [each for each in judgement.violations if each.party not in stand_ins]
-    judgement = judgement.narrowed(violations, Verdict.KEPT)
-    wanted = judgement.wanted()
-    return judgement, {each.n: each for each in records if each.n in wanted}
+    raised: list[Stuck | FluxError | ProgramNotStarted] = []
+
+    async def interrupt(cancel: Callable[[], None], jury: Jury) -> None:
+        await jury.broken.wait()
+        await trio.sleep(LOOK_S)
+        cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stage.watch)
+        if jury is not None:
+            nursery.start_soon(interrupt, nursery.cancel_scope.cancel, jury)
+        try:
+            await play()
+        except (Stuck, FluxError, ProgramNotStarted) as error:
+            raised.append(error)
+        nursery.cancel_scope.cancel()
+    if raised:
+        raise raised[0]

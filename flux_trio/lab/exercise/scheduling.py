@@ -6,19 +6,21 @@ Execution is simulated, so that jobs end by themselves after a time that the act
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
 from flux_trio.lab.exercise.refusing import hello_refused, ready_refused, release_refused
-from flux_trio.lab.exercise.stage import Act, Stage, all_have, many
+from flux_trio.lab.exercise.stage import Act, Order, Stage, all_have, many
 from flux_trio.messages import FluxError, topics
 
 NNODES: Final = 4
 CORES: Final = 4  # of each node
 LONG_S: Final = 3600.0  # a job that the act ends itself
 CROSSINGS: Final = 10  # attempts to send something while the answer is on its way
+FIRST: Final = "0"
 LAST: Final = str(NNODES - 1)  # the target that is taken away
+DOUBLE: Final = "invariant.no-double-allocation"
 
 
 async def _one_job(stage: Stage) -> None:
@@ -28,6 +30,8 @@ async def _one_job(stage: Stage) -> None:
 async def _small_and_large(stage: Stage) -> None:
     await stage.submit(ntasks=3)
     await stage.submit(nnodes=2, ntasks=4)
+    await stage.submit(ntasks=2, cores_per_task=2)
+    await stage.submit(nnodes=NNODES, ntasks=NNODES * CORES)
     await stage.submit(nnodes=NNODES, exclusive=True)
 
 
@@ -35,10 +39,25 @@ async def _more_than_fit(stage: Stage) -> None:
     await many(stage, 3 * NNODES * CORES)
 
 
+async def _large_more_than_fit(stage: Stage) -> None:
+    for _ in range(3):
+        await many(stage, 3, ntasks=3)
+        await many(stage, 2, nnodes=2, ntasks=4)
+        await stage.submit(nnodes=NNODES, ntasks=2 * NNODES)
+
+
 async def _not_satisfiable(stage: Stage) -> None:
-    await stage.submit(nnodes=NNODES + 1)
-    await stage.submit(ntasks=NNODES * CORES + 1)
+    full = await _full(stage)
     await stage.submit()
+    too_large = [
+        await stage.submit(nnodes=NNODES + 1),
+        await stage.submit(ntasks=NNODES * CORES + 1),
+        await stage.submit(nnodes=1, ntasks=CORES + 1),
+        await stage.submit(cores_per_task=CORES + 1),
+    ]
+    stage.hopeless.update(too_large)
+    await all_have(stage, too_large, "clean", "27.deny.1")
+    await stage.cancel(full)
 
 
 async def _full(stage: Stage, run_s: float = LONG_S) -> int:
@@ -48,14 +67,43 @@ async def _full(stage: Stage, run_s: float = LONG_S) -> int:
     return jobid
 
 
+async def _heard(stage: Stage, **shape: Any) -> None:
+    """Wait until the program must have seen what it was told before.
+
+    A job that has to wait as another one of this `shape` does is asked for and canceled: the answer
+    to that comes after all that the program does at once.
+    """
+    await stage.canceled(await stage.submit(**shape))
+
+
+async def _waits(stage: Stage, clause: str, **shape: Any) -> int:
+    """Submit a job that has to wait, and see to it that it does."""
+    jobid = await stage.submit(**shape)
+    await stage.asked(topics.SCHED_ALLOC, jobid)
+    await _heard(stage, **shape)
+    stage.must_wait(jobid, clause)
+    return jobid
+
+
 async def _canceled(stage: Stage) -> None:
     full = await _full(stage)
     waiting = await many(stage, 3)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
-    await stage.cancel(waiting[1])
-    await stage.event(waiting[1], "clean")
+    await stage.canceled(waiting[1])
     await stage.cancel(full)
+
+
+async def _one_of_two_ends(stage: Stage) -> None:
+    one, other = await many(stage, 2, nnodes=NNODES // 2, exclusive=True, run_s=LONG_S)
+    await all_have(stage, [one, other], "start")
+    waiting = await _waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)
+    await stage.cancel(one)
+    await stage.answered(topics.SCHED_FREE, one, "27.free.6")
+    await _heard(stage, nnodes=NNODES, exclusive=True)
+    stage.must_wait(waiting, DOUBLE)
+    await stage.cancel(other)
+    await stage.event(waiting, "start", "27.free.5")
 
 
 async def _cancel_crosses(stage: Stage) -> None:
@@ -65,14 +113,36 @@ async def _cancel_crosses(stage: Stage) -> None:
         await stage.cancel(jobid)
 
 
-async def _prioritized(stage: Stage) -> None:
+async def _reprioritized(stage: Stage) -> list[int]:
+    """Change the priorities of jobs that wait; return them, the highest priority first."""
     full = await _full(stage)
-    waiting = await many(stage, 4)
+    waiting = await many(stage, 4, nnodes=NNODES, exclusive=True)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     for jobid, urgency in zip(waiting, (8, 24, 12, 20), strict=True):
         await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency})
+    await _heard(stage, nnodes=NNODES, exclusive=True)
     await stage.cancel(full)
+    await all_have(stage, waiting, "clean")
+    return [waiting[at] for at in (1, 3, 2, 0)]
+
+
+async def _prioritized(stage: Stage) -> None:
+    await _reprioritized(stage)
+
+
+async def _in_order_of_priority(stage: Stage) -> None:
+    stage.started_in(await _reprioritized(stage), "27.prioritize.6")
+
+
+async def _in_order_of_submission(stage: Stage) -> None:
+    full = await _full(stage)
+    waiting = await many(stage, 4, nnodes=NNODES, exclusive=True)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    await stage.cancel(full)
+    await all_have(stage, waiting, "clean")
+    stage.started_in(waiting, "order.fifo")
 
 
 async def _priority_crosses(stage: Stage) -> None:
@@ -101,42 +171,94 @@ async def _expiration(stage: Stage) -> None:
     await stage.cancel(jobid)
 
 
+async def _drain(stage: Stage, targets: str) -> None:
+    await stage.call(topics.RESOURCE_DRAIN, {"targets": targets, "reason": "an exercise"})
+
+
+async def _undrain(stage: Stage, targets: str) -> None:
+    await stage.call(topics.RESOURCE_UNDRAIN, {"targets": targets})
+
+
 async def _drained(stage: Stage) -> None:
-    running = await _full(stage, run_s=0.3)
-    await stage.call(topics.RESOURCE_DRAIN, {"targets": LAST, "reason": "an exercise"})
-    await all_have(stage, [running, await stage.submit()], "clean")
-    waiting = await stage.submit(nnodes=NNODES)
-    await stage.asked(topics.SCHED_ALLOC, waiting)
-    await stage.call(topics.RESOURCE_UNDRAIN, {"targets": LAST})
+    """A job on all nodes, or on all cores, has to wait for any node that is drained."""
+    for target in (FIRST, LAST):
+        await _drain(stage, target)
+        await stage.event(await stage.submit(), "clean")
+        waiting = [
+            await _waits(stage, "28.offline.3", nnodes=NNODES),
+            await _waits(stage, "28.offline.3", ntasks=NNODES * CORES),
+        ]
+        await _undrain(stage, target)
+        await all_have(stage, waiting, "clean", "28.online.3")
+
+
+async def _drained_while_it_runs(stage: Stage) -> None:
+    running = await stage.submit(nnodes=NNODES, ntasks=NNODES * (CORES - 1), run_s=LONG_S)
+    await stage.event(running, "start")
+    await _drain(stage, LAST)
+    waiting = await _waits(stage, DOUBLE, nnodes=1, ntasks=2)  # a core of each node is free
+    await _undrain(stage, LAST)
+    await _heard(stage, nnodes=1, ntasks=2)
+    stage.must_wait(waiting, DOUBLE)
+    stage.must_run(running, "28.offline.4")
+    await stage.cancel(running)
+
+
+async def _started_while_drained(stage: Stage) -> None:
+    await stage.end_program(topics.RESOURCE)
+    await _drain(stage, LAST)
+    await stage.serve()
+    waiting = await _waits(stage, "28.offline.3", nnodes=NNODES)
+    await _undrain(stage, LAST)
+    await stage.event(waiting, "clean", "28.online.3")
 
 
 async def _node_fails(stage: Stage) -> None:
     running = await _full(stage)
-    await stage.call(topics.RESOURCE_DOWN, {"targets": LAST, "reason": "an exercise"})
+    await stage.call(topics.RESOURCE_DOWN, {"targets": FIRST, "reason": "an exercise"})
     await stage.event(running, "clean")
     await stage.event(await stage.submit(), "clean")
-    await stage.call(topics.RESOURCE_UP, {"targets": LAST})
+    waiting = await _waits(stage, "28.offline.3", nnodes=NNODES)
+    await stage.call(topics.RESOURCE_UP, {"targets": FIRST})
+    await stage.event(waiting, "clean", "28.online.3")
 
 
 async def _shrunk(stage: Stage) -> None:
     running = await _full(stage)
     waiting = await stage.submit(nnodes=NNODES)
+    stage.hopeless.update((running, waiting))
     await stage.asked(topics.SCHED_ALLOC, waiting)
     await stage.call(topics.RESOURCE_EXCLUDE, {"targets": LAST})
+    await stage.event(running, "exception", "28.shrink.4")
     await all_have(stage, [running, waiting, await stage.submit()], "clean")
+    too_large = await stage.submit(nnodes=NNODES)
+    stage.hopeless.add(too_large)
+    await stage.event(too_large, "clean", "27.deny.1")
     await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
     await stage.event(await stage.submit(nnodes=NNODES), "clean")
 
 
 async def _killed(stage: Stage) -> None:
-    running = await stage.submit(nnodes=2, run_s=LONG_S)
-    await stage.event(running, "start")
-    waiting = await many(stage, 2, nnodes=NNODES)
+    """Jobs have all cores; after the restart that is still so."""
+    running = [
+        await stage.submit(nnodes=1, ntasks=CORES - 1, run_s=LONG_S),
+        await stage.submit(nnodes=2, exclusive=True, run_s=LONG_S),
+        await stage.submit(ntasks=CORES + 1, run_s=LONG_S),
+    ]
+    await all_have(stage, running, "start")
+    waiting = await many(stage, 2)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     await stage.program.kill()
     await stage.serve()
-    await stage.cancel(running)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid, times=2)
+    await _heard(stage)
+    for jobid in waiting:
+        stage.must_wait(jobid, "27.hello.12")
+    for jobid in running:
+        stage.must_run(jobid, "27.hello.12")
+        await stage.cancel(jobid)
 
 
 async def _killed_as_it_is_asked(stage: Stage) -> None:
@@ -165,7 +287,7 @@ async def _not_acquired(stage: Stage) -> None:
     ):
         await anext(grown)
         await stage.program.start()
-        await stage.left(topics.RESOURCE_ACQUIRE)
+        await stage.left(topics.RESOURCE_ACQUIRE, "28.error.2")
     await stage.serve()
     await stage.submit()
 
@@ -191,31 +313,162 @@ async def _limited_killed(stage: Stage) -> None:
     await stage.cancel(full)
 
 
+_ORDERED: Final = frozenset({Order.FIFO, Order.PRIORITY})
+
 SCHED_ACTS: Final = (
-    Act("one job", _one_job),
-    Act("jobs of several sizes", _small_and_large),
-    Act("three times as many jobs as fit", _more_than_fit),
-    Act("jobs that can never run", _not_satisfiable),
-    Act("a waiting job is canceled", _canceled),
-    Act("cancel crosses the answer", _cancel_crosses),
-    Act("priorities of waiting jobs change", _prioritized),
-    Act("a new priority crosses the answer", _priority_crosses),
-    Act("a waiting job is held and released", _held),
-    Act("a running job gets a new expiration", _expiration),
-    Act("a node is drained and undrained", _drained),
-    Act("a node fails and comes back", _node_fails),
-    Act("a node is taken away and given back", _shrunk),
-    Act("the program is killed while jobs run and wait", _killed),
-    Act("the program is killed as it is asked", _killed_as_it_is_asked),
-    Act("the program is ended and started again", _ended),
-    Act("the program is refused the resources", _not_acquired),
-    Act("the program's hello is refused", hello_refused),
-    Act("the program's ready is refused", ready_refused),
-    Act("the release of a node is refused", release_refused),
+    Act("one job", "it gets resources, runs, is freed", ("27.success.1", "27.free.6"), _one_job),
+    Act(
+        "jobs of several sizes",
+        "each gets the cores and nodes that it asks for",
+        ("27.success.1", "20.nslots.3"),
+        _small_and_large,
+    ),
+    Act(
+        "three times as many jobs as fit",
+        "no core is given twice, and those that are freed are given again",
+        (DOUBLE, "27.free.5"),
+        _more_than_fit,
+    ),
+    Act(
+        "more jobs of several sizes than fit",
+        "no core of a job on many cores or nodes is given twice",
+        (DOUBLE, "27.free.5"),
+        _large_more_than_fit,
+    ),
+    Act(
+        "one of two jobs ends while a third one waits for both",
+        "only the resources of the job that has ended are free",
+        (DOUBLE, "27.free.5"),
+        _one_of_two_ends,
+    ),
+    Act(
+        "jobs that can never run",
+        "they are denied while the machine is full, and a job that fits later is not",
+        ("27.deny.1", "27.impl.10", "28.criteria.3"),
+        _not_satisfiable,
+    ),
+    Act(
+        "a waiting job is canceled",
+        "its request is answered with CANCEL",
+        ("27.alloccancel.1", "27.alloccancel.2", "27.cancel.4", "27.cancel.5", "27.success.1"),
+        _canceled,
+    ),
+    Act(
+        "cancel crosses the answer",
+        "a cancel that comes too late is ignored",
+        ("27.cancel.4",),
+        _cancel_crosses,
+    ),
+    Act(
+        "priorities of waiting jobs change",
+        "nothing is answered to sched.prioritize",
+        ("27.prioritize.8",),
+        _prioritized,
+        frozenset({Order.ANY}),
+    ),
+    Act(
+        "priorities of waiting jobs change",
+        "jobs start in the order of their new priorities",
+        ("27.prioritize.6", "27.prioritize.8"),
+        _in_order_of_priority,
+        _ORDERED,
+    ),
+    Act(
+        "equal jobs wait",
+        "they start in the order of their submission",
+        ("order.fifo",),
+        _in_order_of_submission,
+        frozenset({Order.FIFO}),
+    ),
+    Act(
+        "a new priority crosses the answer",
+        "a job that does not wait any more is ignored",
+        ("27.prioritize.8",),
+        _priority_crosses,
+    ),
+    Act(
+        "a waiting job is held and released",
+        "it is asked for again, and runs",
+        ("27.cancel.8", "27.alloccancel.1"),
+        _held,
+    ),
+    Act(
+        "a running job gets a new expiration",
+        "the request is answered, be it with a refusal",
+        (),
+        _expiration,
+    ),
+    Act(
+        "a node is drained and undrained",
+        "jobs that need it wait until it is back",
+        ("28.offline.3", "28.online.3"),
+        _drained,
+    ),
+    Act(
+        "a node with a running job is drained and undrained",
+        "the job runs on, and keeps its cores",
+        ("28.offline.3", "28.offline.4", DOUBLE),
+        _drained_while_it_runs,
+    ),
+    Act(
+        "the program is started while a node is drained",
+        "the first grow says that it is offline",
+        ("28.offline.3", "28.online.3"),
+        _started_while_drained,
+    ),
+    Act(
+        "a node fails and comes back",
+        "jobs that need it wait until it is back; nobody but the execution service ends its job",
+        ("28.offline.3", "28.offline.4", "28.online.3"),
+        _node_fails,
+    ),
+    Act(
+        "a node is taken away and given back",
+        "its job gets an exception, waiting jobs are judged anew, the node is released",
+        ("28.shrink.3", "28.shrink.4", "28.shrink.5", "28.shrink.6", "28.release.1"),
+        _shrunk,
+    ),
+    Act(
+        "the program is killed while jobs run and wait",
+        "jobs that run keep what they have, as hello tells it",
+        ("27.hello.12", "28.disconnect.5", DOUBLE),
+        _killed,
+    ),
+    Act(
+        "the program is killed as it is asked",
+        "what it has not answered is asked again",
+        ("27.hello.1",),
+        _killed_as_it_is_asked,
+    ),
+    Act(
+        "the program is ended and started again",
+        "what was freed meanwhile is free",
+        ("27.hello.1", "27.free.5"),
+        _ended,
+    ),
+    Act("the program is refused the resources", "it ends", ("28.error.2",), _not_acquired),
+    Act("the program's hello is refused", "it ends", ("27.hello.17",), hello_refused),
+    Act("the program's ready is refused", "it ends", ("27.ready.15",), ready_refused),
+    Act("the release of a node is refused", "it ends", ("28.release.10",), release_refused),
 )
 
 SCHED_LIMITED_ACTS: Final = (
-    Act("limited: more jobs than it may be asked for", _more_than_fit),
-    Act("limited: jobs are canceled and prioritized", _limited),
-    Act("limited: the program is killed", _limited_killed),
+    Act(
+        "limited: more jobs than it may be asked for",
+        "all of them run",
+        ("27.ready.9", "27.ready.10"),
+        _more_than_fit,
+    ),
+    Act(
+        "limited: jobs are canceled and prioritized",
+        "that of jobs that it was not asked for does not disturb it",
+        ("27.prioritize.8",),
+        _limited,
+    ),
+    Act(
+        "limited: the program is killed",
+        "what it has not answered is asked again",
+        ("27.hello.12",),
+        _limited_killed,
+    ),
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -14,7 +15,7 @@ from flux_trio.broker import Handle
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, format_fluid
-from flux_trio.lab.exercise.program import Program
+from flux_trio.lab.exercise.program import Driven
 from flux_trio.messages import FluxError, Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -24,8 +25,11 @@ RUN: Final = "system.exec.test.run_duration"
 
 _NAMED_MAX: Final = 3  # jobs that a cause names
 
-LOOK_S: Final = 0.2
-"""How often, in seconds, an act that waits looks whether the program still runs."""
+LOOK_S: Final = 0.1
+"""How often, in seconds, a stage looks whether the program runs, and whether it is idle."""
+BUSY: Final = 0.1
+"""The part of the time in which the program is busy that counts: it may be about to answer, but it
+is not waited for without end."""
 
 
 Visit = Callable[[str], AbstractAsyncContextManager[Handle]]
@@ -41,8 +45,31 @@ _LAST: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 """Requests about a job to the program, and whether a response is the last one to them."""
 
 
+class Order(StrEnum):
+    """What the author of a scheduler says about the order in which it starts jobs."""
+
+    FIFO = "fifo"
+    PRIORITY = "priority"
+    ANY = "any"
+
+
 class Stuck(Exception):
-    """Something did not come within the deadline; the text says what."""
+    """Something did not come, or came in the wrong way; the text says what.
+
+    `clause` is the clause that is broken by this, "" if the act cannot say so.
+    """
+
+    def __init__(self, text: str, clause: str = "") -> None:
+        super().__init__(text)
+        self.clause = clause
+
+
+@dataclass(eq=False)
+class _Wait:
+    """What an act waits for now; `left_s` are the seconds that the program still has."""
+
+    left_s: float
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class Stage:
@@ -50,11 +77,11 @@ class Stage:
 
     `handle` is a client with the owner's rights; `visit` opens another one with a name. The program
     serves once its request `ready` is answered with a success. `deadline_s` are the seconds that it
-    has for each thing that an act waits for.
+    may be idle before what an act waits for is taken not to come.
     """
 
     def __init__(
-        self, handle: Handle, program: Program, ready: str, visit: Visit, deadline_s: float
+        self, handle: Handle, program: Driven, ready: str, visit: Visit, deadline_s: float
     ) -> None:
         self.program = program
         self.visit = visit
@@ -62,20 +89,28 @@ class Stage:
         self.deadline_s = deadline_s
         self.jobs: list[int] = []
         """The ids of all jobs, in the order of submission."""
+        self.hopeless: set[int] = set()
+        """Jobs that may be denied, or lose what they have."""
         self.stand_ins: set[str] = set()
         """The parties that stood in for a service; they refuse what the service may not refuse."""
         self._handle = handle
-        self._events: dict[int, list[str]] = {}
-        self._asked: set[tuple[str, object]] = set()  # topics and job ids of requests
+        self._events: dict[int, dict[str, Mapping[str, Any]]] = {}
+        self._starts: list[int] = []  # the jobs in the order of their alloc events
+        self._asked: Counter[tuple[str, object]] = Counter()  # topics and job ids of requests
         self._answered: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()  # requests that were received, by topic
+        self._answers: dict[tuple[str, object], object] = {}  # types of last answers, of a job
         self._open: dict[int, dict[str, None]] = {}  # by job: requests without their last answer
         self._news = trio.Event()
+        self._waits: list[_Wait] = []
 
     def observe(self, record: Record) -> None:
         """Take the next record of the trace."""
         if record.kind == Kind.EVENT and record.data is not None:
-            self._events.setdefault(record.data["id"], []).append(record.data["name"])
+            jobid, name = record.data["id"], record.data["name"]
+            self._events.setdefault(jobid, {})[name] = record.data.get("context") or {}
+            if name == "alloc":
+                self._starts.append(jobid)
         elif record.kind == Kind.SEND:
             self._sent(record.message)
         elif isinstance(record.message, Request):
@@ -85,27 +120,55 @@ class Stage:
     def _sent(self, message: Message | None) -> None:
         match message:
             case Request(topic, {"id": jobid}):
-                self._asked.add((topic, jobid))
+                self._asked[topic, jobid] += 1
                 if topic in _LAST:
                     self._open.setdefault(int(jobid), {})[topic] = None
             case Response(topic, payload, errnum=0):
                 self._answered[topic] += 1
                 if topic in _LAST and isinstance(payload, dict) and _LAST[topic](payload):
                     self._open.get(payload.get("id", 0), {}).pop(topic, None)
+                    self._answers[topic, payload.get("id")] = payload.get("type")
 
     # --- waiting
 
-    async def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        """Wait until `is_so()` is true; it is called after each record. Raises Stuck."""
-        with trio.move_on_after(self.deadline_s):
+    async def watch(self) -> None:
+        """Count the time in which the program is idle against what is waited for, until cancelled.
+
+        So a deadline follows the machine: a program that does not get a processor is not late.
+        """
+        while True:
+            await trio.sleep(LOOK_S)
+            passed = LOOK_S if self.program.is_idle() else LOOK_S * BUSY
+            for wait in self._waits:
+                wait.left_s -= passed
+                if wait.left_s <= 0:
+                    wait.scope.cancel()
+            self._news.set()
+
+    @contextmanager
+    def deadline(self) -> Iterator[trio.CancelScope]:
+        """Cancel the block when the program has been idle for the deadline."""
+        wait = _Wait(self.deadline_s)
+        self._waits.append(wait)
+        try:
+            with wait.scope:
+                yield wait.scope
+        finally:
+            self._waits.remove(wait)
+
+    async def until(self, what: str, is_so: Callable[[], bool], clause: str = "") -> None:
+        """Wait until `is_so()` is true; it is called after each record.
+
+        Raises Stuck, with the `clause` that is broken if it never is.
+        """
+        with self.deadline():
             while not is_so():
                 if self.program.returncode is not None:
                     raise Stuck(f"{what}: the program has ended, with {self.program.returncode}")
                 self._news = trio.Event()
-                with trio.move_on_after(LOOK_S):
-                    await self._news.wait()
+                await self._news.wait()
             return
-        raise Stuck(f"{what}: not within {self.deadline_s:g} s")
+        raise Stuck(f"{what}: not within {self.deadline_s:g} s", clause)
 
     async def serve(self) -> None:
         """Start the program and wait until it serves. Raises ProgramNotStarted and Stuck."""
@@ -122,13 +185,13 @@ class Stage:
         """Wait until the program has begun to serve more than `before` times. Raises Stuck."""
         await self.until(f"{self._ready} of the program", lambda: self.nready > before)
 
-    async def event(self, jobid: int, name: str) -> None:
+    async def event(self, jobid: int, name: str, clause: str = "") -> None:
         """Wait until a job has the event `name`. Raises Stuck, which names what is not answered."""
         what = f"event {name} of job {format_fluid(jobid, 'f58')}"
         try:
-            await self.until(what, lambda: name in self.events(jobid))
+            await self.until(what, lambda: name in self.events(jobid), clause)
         except Stuck as stuck:
-            raise Stuck(f"{stuck}{self._cause(jobid)}") from None
+            raise Stuck(f"{stuck}{self._cause(jobid)}", stuck.clause) from None
 
     def _cause(self, jobid: int) -> str:
         """Return what the program has not answered of a job, or of the jobs before it."""
@@ -147,31 +210,77 @@ class Stage:
         await self.program.end()
         await self.until(f"{topic} of the program", lambda: self._taken[topic] > before)
 
-    async def left(self, refused: str) -> None:
+    async def left(self, refused: str, clause: str) -> None:
         """Wait until the program has ended, since `refused` was refused. Raises Stuck.
 
         Then nothing of it runs any more.
         """
-        with trio.move_on_after(self.deadline_s) as waiting:
+        with self.deadline() as waiting:
             await self.program.wait()
         await self.program.kill()  # or the processes that it has left
         if waiting.cancelled_caught:
             text = f"{refused} was refused, and the program runs on for {self.deadline_s:g} s"
-            raise Stuck(text)
+            raise Stuck(text, clause)
 
-    async def asked(self, topic: str, jobid: int) -> None:
-        """Wait until the program has been asked something about a job. Raises Stuck."""
+    async def asked(self, topic: str, jobid: int, times: int = 1) -> None:
+        """Wait until the program has been asked something about a job so often. Raises Stuck."""
         what = f"{topic} of job {format_fluid(jobid, 'f58')}"
-        await self.until(what, lambda: (topic, jobid) in self._asked)
+        await self.until(what, lambda: self._asked[topic, jobid] >= times)
+
+    async def answered(self, topic: str, jobid: int, clause: str = "") -> None:
+        """Wait until the program has given its last answer about a job. Raises Stuck."""
+        what = f"answer to {topic} of job {format_fluid(jobid, 'f58')}"
+        await self.until(what, lambda: topic not in self._open.get(jobid, ()), clause)
+
+    async def canceled(self, jobid: int) -> None:
+        """Cancel a job that has to wait, and wait for the answer to its sched.alloc, which has to
+        be CANCEL. Raises Stuck.
+        """
+        clause = "27.alloccancel.1"
+        await self.asked(topics.SCHED_ALLOC, jobid)
+        await self.cancel(jobid)
+        await self.answered(topics.SCHED_ALLOC, jobid, clause)
+        if (found := self._answers.get((topics.SCHED_ALLOC, jobid))) != AllocType.CANCEL:
+            text = f"job {format_fluid(jobid, 'f58')}: type {found} answers its cancel; expected 3"
+            raise Stuck(text, clause)
 
     async def at_rest(self) -> None:
-        """Wait until every job is INACTIVE. Raises Stuck."""
+        """Wait until every job is INACTIVE. Raises Stuck, too, if one was denied without need."""
         for jobid in self.jobs:
             await self.event(jobid, "clean")
+            if jobid not in self.hopeless:
+                self.must_have_been_possible(jobid)
+        self.jobs.clear()
 
-    def events(self, jobid: int) -> list[str]:
-        """Return the names of a job's events so far."""
-        return self._events.get(jobid, [])
+    def must_have_been_possible(self, jobid: int) -> None:
+        """Raise Stuck if a job was denied, although the machine is large enough for it."""
+        if self.events(jobid).get("exception", {}).get("type") == "alloc":
+            text = f"job {format_fluid(jobid, 'f58')} fits on the machine, and was denied"
+            raise Stuck(text, "28.criteria.3")
+
+    def events(self, jobid: int) -> Mapping[str, Mapping[str, Any]]:
+        """Return a job's events so far: the names, each with the context of the last one."""
+        return self._events.get(jobid, {})
+
+    def must_run(self, jobid: int, clause: str) -> None:
+        """Raise Stuck if a job that runs was ended by somebody."""
+        if ended := [name for name in ("exception", "finish") if name in self.events(jobid)]:
+            text = f"job {format_fluid(jobid, 'f58')} was to run on, and has the event {ended[0]}"
+            raise Stuck(text, clause)
+
+    def must_wait(self, jobid: int, clause: str) -> None:
+        """Raise Stuck if a job has got resources, or was denied them."""
+        self.must_have_been_possible(jobid)
+        if "alloc" in self.events(jobid):
+            text = f"job {format_fluid(jobid, 'f58')} was to wait, and has got resources"
+            raise Stuck(text, clause)
+
+    def started_in(self, order: Sequence[int], clause: str) -> None:
+        """Raise Stuck unless these jobs have got their resources in this order."""
+        found = [each for each in self._starts if each in order]
+        if found != list(order):
+            expected, came = (", ".join(format_fluid(e, "f58") for e in s) for s in (order, found))
+            raise Stuck(f"jobs got resources in the order {came}; expected {expected}", clause)
 
     # --- jobs
 
@@ -203,20 +312,9 @@ class Stage:
             if "clean" not in self.events(jobid):
                 raise
 
-    async def cancel_all(self) -> None:
-        """Cancel every job that is not over, so that the next act begins with an idle machine.
-
-        Nothing is waited for: the program may have ended, or not answer.
-        """
-        for jobid in self.jobs:
-            if "clean" not in self.events(jobid):
-                with suppress(FluxError, Stuck):
-                    await self.cancel(jobid)
-        self.jobs.clear()
-
     async def call(self, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Send a request as the owner and return the response. Raises FluxError and Stuck."""
-        with trio.move_on_after(self.deadline_s):
+        with self.deadline():
             return await self._handle.call(topic, payload)
         raise Stuck(f"no answer to {topic} within {self.deadline_s:g} s")
 
@@ -228,11 +326,17 @@ Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 class Act:
     """One thing that happens to the program: a title, and the function that does it.
 
-    The function raises Stuck or FluxError. When it has returned, every job must come to its end.
+    `looks` says what is looked at, and `clauses` are those that can be broken in the situation that
+    the act brings about: if it came to its end, they are kept. The function raises Stuck or
+    FluxError. When it has returned, every job must come to its end. An act is played if the author
+    has named one of `orders`.
     """
 
     title: str
+    looks: str
+    clauses: tuple[str, ...]
     play: Play
+    orders: frozenset[Order] = frozenset(Order)
 
 
 async def many(stage: Stage, count: int, **shape: Any) -> list[int]:
@@ -240,7 +344,7 @@ async def many(stage: Stage, count: int, **shape: Any) -> list[int]:
     return [await stage.submit(**shape) for _ in range(count)]
 
 
-async def all_have(stage: Stage, jobids: Iterable[int], event: str) -> None:
+async def all_have(stage: Stage, jobids: Iterable[int], event: str, clause: str = "") -> None:
     """Wait until each job has the event."""
     for jobid in jobids:
-        await stage.event(jobid, event)
+        await stage.event(jobid, event, clause)

@@ -1,0 +1,154 @@
+"""The judge of an exercise: it listens to one instance after the other, and to its log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from flux_trio.broker import LogEntry
+from flux_trio.judge import Clause, Judgement, Monitor, Verdict, Violation, load_clauses
+from flux_trio.judge.judgement import applicable
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.lab.exercise.findings import Ended
+from flux_trio.lab.exercise.stage import Act
+from flux_trio.messages import Level
+from flux_trio.trace import Record, Shown
+
+FORM: Final = "an exercise"
+
+LONG_TEXT: Final = "6.response.4"
+"""Recommends short error texts, and is not judged: those of flux-trio are longer."""
+
+SUSPENSION: Final = "unexplained.suspension"
+
+OWN: Final = {
+    "order.fifo": "Of jobs of one priority, the one that was submitted first starts first, "
+    "as --order fifo says."
+}
+"""What acts can find that no RFC says."""
+
+
+class Jury:
+    """Judges all traces of an exercise, of which each is of an instance of its own.
+
+    `sit` begins with the next instance, `hear` with the next act; `told` and `at_rest` say how the
+    act has ended. What the parties `stand_ins` break is left out: a service may not refuse what
+    they refuse.
+    """
+
+    def __init__(self, clauses: Iterable[Clause]) -> None:
+        self.stand_ins: set[str] = set()
+        self.records: list[Record] = []
+        self._all = load_clauses()
+        self._theirs = {each.id for each in clauses}
+        judged = [each for each in ALL_RULES if each.clause != LONG_TEXT]
+        self._rules, self._left_out = applicable(judged, Shown(), self._all, classic=True)
+        self._verdicts: dict[str, Verdict] = {}
+        self._violations: list[Violation] = []
+        self._log: list[LogEntry] = []
+        self._act: Act | None = None
+        self._monitor = Monitor(self._rules, self._all)
+        self.broken = trio.Event()
+        """Set when something is broken in the instance, but by stand-ins."""
+
+    @property
+    def nrecords(self) -> int:
+        """The number of records so far."""
+        return self.records[-1].n if self.records else 0
+
+    def sit(self) -> None:
+        """Begin to judge another instance."""
+        self._monitor = Monitor(self._rules, self._all)
+        self.broken = trio.Event()
+        self._log.clear()
+
+    def hear(self, act: Act) -> None:
+        """Begin with an act."""
+        self._act = act
+        self._log.clear()
+
+    def observe(self, record: Record) -> None:
+        """Take the next record of the trace."""
+        self.records.append(record)
+        if (self._monitor.observe(record) or self._monitor.unexplained) and self._broken():
+            self.broken.set()
+
+    def log(self, entry: LogEntry) -> None:
+        """Take the next line of the instance's log."""
+        if entry.level <= Level.WARNING:
+            self._log.append(entry)
+
+    def _broken(self) -> list[Violation]:
+        found = [*self._monitor.violations]
+        found += [each for each in self._monitor.unexplained if each.clause == SUSPENSION]
+        return [each for each in found if each.party not in self.stand_ins]
+
+    def told(self, stuck: str, clause: str) -> Ended:
+        """Return how the act has ended: it was `stuck`, or not (""), which breaks a `clause`.
+
+        If the act does not say which, what the program owes now tells it.
+        """
+        broken = self._broken()
+        if not broken and stuck and clause:
+            broken = [self._of_act(stuck, clause)]
+        elif not broken and stuck:
+            broken = [each for each in self._monitor.debts() if each.clause in self._theirs]
+        return self._ended(broken, stuck)
+
+    def at_rest(self, last: Ended) -> Ended:
+        """Return how the last act on an instance has ended: nothing more comes of it."""
+        self._monitor.finish()
+        for clause, verdict in self._monitor.verdicts().items():
+            if verdict is not Verdict.BROKEN:
+                self._note(clause, verdict)
+        broken = self._broken()
+        return self._ended(broken, "") if broken else last
+
+    def _ended(self, broken: list[Violation], stuck: str) -> Ended:
+        assert self._act is not None
+        if broken or stuck:
+            for clause, verdict in self._monitor.verdicts().items():
+                self._note(clause, verdict)
+            self._violations += broken
+        log = tuple(f"{each.party}: {each.text}" for each in self._log) if broken or stuck else ()
+        return Ended(self._act, stuck, tuple(broken), log)
+
+    def _note(self, clause: str, verdict: Verdict) -> None:
+        if verdict is Verdict.KEPT or clause not in self._verdicts:
+            self._verdicts[clause] = Verdict.NOT_EXERCISED if verdict is Verdict.BROKEN else verdict
+
+    def _of_act(self, text: str, clause: str) -> Violation:
+        known = self._all.get(clause)
+        sentence = OWN[clause] if known is None else known.text
+        return Violation(clause, sentence, "the program", text, self.records[-1], ())
+
+    def judgement(self, ended: Iterable[Ended]) -> Judgement:
+        """Return the judgement of all instances.
+
+        A clause that an act is about is kept if such an act came to its end. One that no act is
+        about is kept if what it applies to has occurred.
+        """
+        ended = list(ended)
+        verdicts = dict(self._verdicts)
+        shown: Counter[str] = Counter()
+        for each in ended:
+            shown.update(dict.fromkeys(each.act.clauses, int(each.is_clean)))
+        for clause, times in shown.items():
+            judged = clause in {rule.clause for rule in self._rules}
+            if times and not judged:
+                verdicts[clause] = Verdict.KEPT
+            elif not times and clause in verdicts:
+                verdicts[clause] = Verdict.NOT_EXERCISED
+        verdicts |= {each.clause: Verdict.BROKEN for each in self._violations}
+        order = {clause: at for at, clause in enumerate(self._all)}
+        ordered = sorted(verdicts, key=lambda clause: order.get(clause, len(order)))
+        return Judgement(
+            FORM,
+            self.nrecords,
+            {clause: verdicts[clause] for clause in ordered},
+            tuple(self._violations),
+            self._left_out,
+        )

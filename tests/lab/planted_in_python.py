@@ -1,0 +1,305 @@
+"""Mistakes to plant in docs/howto/any-language/fifo.py: what is right, what takes its place, and
+the clause that an exercise has to name. Those that are BLIND were thought of with the RFCs alone,
+before anybody looked at what an exercise does.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Row(NamedTuple):
+    """A mistake: its class and name, the text in the source, what stands there instead."""
+
+    group: str
+    name: str
+    right: str
+    wrong: str
+    clause: str
+    is_blind: bool = True
+
+
+FREE_NOW: Final = "usable = node.free if node.up else set()"
+TAKES: Final = "                self.nodes[rank].free -= set(cores)\n"
+FREED: Final = '                self.respond(request, {"id": payload["id"]})\n'
+STORES: Final = (
+    '        await self.insist(topics.KVS_COMMIT, {"ops": [put]})  # before the answer\n'
+)
+SUCCEEDS: Final = "            self.answer(job, SUCCESS)\n"
+RAISES: Final = "                self.nursery.start_soon(self.tell, topics.JOB_RAISE, failure)\n"
+CANCELS: Final = "            self.answer(job, CANCEL)\n"
+HELLO_LOOP: Final = "        for jobid in jobids:\n"
+QUEUES: Final = "                    self.queue.append(job)\n"
+LARGE: Final = (
+    "                found[rank] = here if job.exclusive else here[: job.slots * job.cores]\n"
+)
+SORTED: Final = "key=lambda job: (-job.priority, job.t_submit, job.id)"
+DOUBLE: Final = "invariant.no-double-allocation"
+
+ROWS: Final = (
+    Row("offline", "offline is not heard", "self.nodes[rank].up = False", "pass", "28.offline.3"),
+    Row(
+        "offline",
+        "nobody asks whether a node is up",
+        FREE_NOW,
+        "usable = node.free",
+        "28.offline.3",
+    ),
+    Row(
+        "offline",
+        "what the first grow says is offline is taken to be up",
+        'Idset.parse(change["online"])',
+        "[rank for rank, _ in ranks]",
+        "28.offline.3",
+    ),
+    Row(
+        "offline",
+        "only the first of the offline targets is heard",
+        "                for rank in targets:\n                    self.nodes[rank].up = False",
+        "                for rank in targets[:0]:\n                    self.nodes[rank].up = False",
+        "28.offline.3",
+    ),
+    Row(
+        "online",
+        "online is not heard",
+        "                    self.nodes[rank].up = True\n            case",
+        "                    pass\n            case",
+        "28.online.3",
+    ),
+    Row(
+        "prioritize",
+        "new priorities are ignored",
+        "job.priority = priority",
+        "pass",
+        "27.prioritize.6",
+    ),
+    Row(
+        "prioritize",
+        "a priority is raised and never lowered",
+        "job.priority = priority",
+        "job.priority = max(job.priority, priority)",
+        "27.prioritize.6",
+    ),
+    Row(
+        "prioritize",
+        "priorities are no part of the order",
+        SORTED,
+        "key=lambda job: (job.t_submit, job.id)",
+        "27.prioritize.6",
+    ),
+    Row(
+        "hello",
+        "what hello tells is not taken",
+        "            self.take(jobid, cut)\n\n",
+        "            pass\n\n",
+        "27.hello.12",
+    ),
+    Row(
+        "hello",
+        "the first job of hello alone is taken",
+        HELLO_LOOP,
+        "        for jobid in jobids[:1]:\n",
+        "27.hello.12",
+    ),
+    Row(
+        "hello",
+        "the first rank of each R alone is taken",
+        "                for entry in entries\n                for",
+        "                for entry in entries[:1]\n                for",
+        "27.hello.12",
+    ),
+    Row("double", "what is given stays free", TAKES, "                pass\n", DOUBLE),
+    Row(
+        "double",
+        "one core of what is given is not free",
+        TAKES,
+        "                self.nodes[rank].free -= set(cores[:1])\n",
+        DOUBLE,
+    ),
+    Row("shrink", "nothing is raised", RAISES, "                pass\n", "28.shrink.4"),
+    Row("shrink", "what is raised is not fatal", '"severity": 0', '"severity": 1', "28.shrink.4"),
+    Row(
+        "shrink",
+        "shrink is not heard",
+        "                self.shrink(targets)\n",
+        "                pass\n",
+        "28.shrink.4",
+    ),
+    Row(
+        "shrink",
+        "a node is released while its job runs",
+        "if not node.here and len(node.free) == len(node.cores):",
+        "if not node.here:",
+        "28.shrink.6",
+    ),
+    Row(
+        "shrink",
+        "no node is released",
+        "self.nursery.start_soon(self.insist, topics.RESOURCE_RELEASE, released)",
+        "pass",
+        "28.release.1",
+    ),
+    Row(
+        "shrink",
+        "the release names another group",
+        '{"group": GROUP, "targets": str(rank)}',
+        '{"group": "other", "targets": str(rank)}',
+        "28.release.5",
+    ),
+    Row(
+        "early",
+        "cores are free as soon as they are given",
+        SUCCEEDS,
+        SUCCEEDS + "            self.free(job.id)\n",
+        DOUBLE,
+    ),
+    Row(
+        "early",
+        "offline frees the cores of a node",
+        "self.nodes[rank].up = False",
+        "self.nodes[rank].up = False; self.nodes[rank].free = set(self.nodes[rank].cores)",
+        DOUBLE,
+    ),
+    Row(
+        "early",
+        "the end of one job frees all",
+        '                self.free(payload["id"])\n',
+        "                for each in list(self.given): self.free(each)\n",
+        DOUBLE,
+    ),
+    Row(
+        "deny",
+        "nothing is denied",
+        "        if self.place(job, now=False):\n",
+        "        if True:\n",
+        "27.deny.1",
+    ),
+    Row(
+        "deny",
+        "only a job on too many nodes is denied",
+        "        if self.place(job, now=False):\n",
+        "        if job.nnodes <= len(self.nodes):\n",
+        "27.deny.1",
+    ),
+    Row(
+        "deny",
+        "what does not fit now is denied",
+        "        if self.place(job, now=False):\n",
+        "        if self.place(job, now=True):\n",
+        "28.criteria.3",
+    ),
+    Row(
+        "cancel",
+        "a cancel is answered with SUCCESS",
+        CANCELS,
+        "            self.answer(job, SUCCESS)\n",
+        "27.success.1",
+    ),
+    Row(
+        "cancel",
+        "a cancel is answered with DENY",
+        CANCELS,
+        "            self.answer(job, DENY)\n",
+        "27.alloccancel.1",
+    ),
+    Row("cancel", "a cancel is never answered", CANCELS, "            pass\n", "27.alloccancel.1"),
+    Row(
+        "cancel",
+        "CANCEL has a note",
+        CANCELS,
+        '            self.answer(job, CANCEL, note="canceled")\n',
+        "27.alloccancel.2",
+    ),
+    Row(
+        "half",
+        "half of the nodes of a large job are given",
+        LARGE,
+        LARGE
+        + "                if len(found) * 2 >= job.nnodes:\n                    return found\n",
+        "25.resources.7",
+    ),
+    Row(
+        "half",
+        "half of the cores of a large job are given",
+        LARGE,
+        "                found[rank] = here[: max(1, len(here) // 2)]\n",
+        "25.resources.7",
+    ),
+    Row(
+        "order",
+        "the last one that was submitted starts first",
+        SORTED,
+        "key=lambda job: (-job.priority, -job.t_submit, -job.id)",
+        "order.fifo",
+    ),
+    Row(
+        "order",
+        "jobs of one priority start by their size",
+        SORTED,
+        "key=lambda job: (-job.priority, -job.id % 7)",
+        "order.fifo",
+    ),
+    Row(
+        "slow",
+        "answers take a minute",
+        SUCCEEDS,
+        "            await trio.sleep(60)\n" + SUCCEEDS,
+        "27.alloc.12",
+    ),
+    Row(
+        "slow",
+        "a free takes a minute",
+        FREED,
+        "                async def later(request: Request = request) -> None:\n"
+        "                    await trio.sleep(60)\n"
+        '                    self.respond(request, {"id": request.payload["id"]})\n\n'
+        "                self.nursery.start_soon(later)\n",
+        "27.free.6",
+    ),
+    Row(
+        "answers",
+        "R is not stored",
+        '        await self.insist(topics.KVS_COMMIT, {"ops": [put]})  # before the answer\n',
+        "        await trio.lowlevel.checkpoint()\n",
+        "27.success.1",
+        False,
+    ),
+    Row("answers", "a free is not answered", FREED, "", "27.free.6"),
+    Row(
+        "answers",
+        "the answer to a free has no id",
+        'self.respond(request, {"id": payload["id"]})',
+        "self.respond(request, {})",
+        "27.free.7",
+    ),
+    Row("answers", "SUCCESS is sent twice", SUCCEEDS, 2 * SUCCEEDS, "27.success.8"),
+    Row(
+        "answers",
+        "every second request is forgotten",
+        QUEUES,
+        "                    if len(self.given) % 2 == 0:\n    " + QUEUES,
+        "27.alloc.12",
+        False,
+    ),
+    Row(
+        "start",
+        "it stays when acquire is refused",
+        '            raise Leave(f"{topics.RESOURCE_ACQUIRE}: {error}") from None',
+        "            await trio.sleep_forever()",
+        "28.error.2",
+    ),
+    Row(
+        "start",
+        "it stays when hello is refused",
+        '            raise Leave(f"{topics.SCHED_HELLO}: {error}") from None',
+        "            await trio.sleep_forever()",
+        "27.hello.17",
+    ),
+    Row(
+        "start",
+        "it stays when anything is refused",
+        '            raise Leave(f"{topic}: {error}") from None',
+        "            await trio.sleep_forever()",
+        "27.ready.15",
+    ),
+)
