@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from flux_trio.cores.job_manager.requests import history
 from flux_trio.lab import Do, JobPlan, Plan, Setup, draw_plan, play_seed, run_plan
 from flux_trio.lab.plans import situations as s
 from flux_trio.lab.plans.visits import MANY_JOBS, SMALL, with_visits
@@ -44,16 +45,23 @@ def test_visits_leave_the_rest_of_a_plan_as_it_was_drawn() -> None:
         assert seen.actions[:1] == plan.actions
 
 
-def test_a_plan_has_small_pages_while_it_is_played_and_others_have_not() -> None:
-    from flux_trio.cores.job_manager.requests import history
-
+def test_a_plan_has_small_pages_while_something_happens_and_others_have_not() -> None:
     usual = history.PAGE_JOBS
-    with PlanRun(Plan(1, jobs=(JobPlan(),), pages=SMALL)) as plan_run:
-        plan_run.play()
-        assert history.PAGE_JOBS == SMALL
-        with PlanRun(Plan(1)):
-            assert history.PAGE_JOBS == SMALL  # that of the plan that is played around it
-    assert usual == history.PAGE_JOBS
+    sizes: dict[int, set[int]] = {0: set(), SMALL: set()}
+
+    def run_with(pages: int) -> PlanRun:
+        def note(record: Record) -> None:
+            if record.kind == "recv":
+                sizes[pages].add(history.PAGE_JOBS)
+
+        return PlanRun(Plan(1, jobs=(JobPlan(),), pages=pages), [note])
+
+    runs = [run_with(pages) for pages in sizes]
+    for _ in range(50):  # one after the other, and none is closed
+        for plan_run in runs:
+            assert plan_run.step()
+            assert usual == history.PAGE_JOBS
+    assert sizes == {0: {usual}, SMALL: {SMALL}}
 
 
 def test_history_is_read_over_several_pages() -> None:

@@ -27,7 +27,7 @@ from flux_trio.lab.stories.putting_right import (
 from flux_trio.lab.stories.setting import config_of, prompts_of, surroundings_of
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
-from flux_trio.lab.world.pages import set_pages
+from flux_trio.lab.world.pages import pages_of
 from flux_trio.lab.world.parties import OWNER
 from flux_trio.lab.world.stack import StackWorld
 from flux_trio.lab.world.waiting import Waiting
@@ -87,7 +87,6 @@ class PlanRun:
     ) -> None:
         check_plan(plan)
         self.plan = plan
-        self._set_pages_back = set_pages(plan.pages) if plan.pages else lambda: None
         self.trace: list[Record] = []  # if a property looks at it
         self.broken: dict[str, str] = {}  # by property: what is wrong
         self._properties = tuple(properties)
@@ -121,7 +120,8 @@ class PlanRun:
         self.struck = self.moments.struck
         self._prompted = self.moments.prompted
         self.note = self.moments.note
-        self.world.boot()
+        with pages_of(plan.pages):
+            self.world.boot()
         self.owner = self.make_owner()
         self._connect(OWNER, self.owner)
 
@@ -140,8 +140,8 @@ class PlanRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.world.close()
-        self._set_pages_back()
+        with pages_of(self.plan.pages):
+            self.world.close()
 
     @property
     def active(self) -> frozenset[int]:
@@ -152,8 +152,9 @@ class PlanRun:
         """Let one thing happen, a fault before it; False if nothing is left to happen."""
         if self.moments is not None and not self.world.is_in_turn:
             self.moments.step()
-        if not self.world.step():
-            return False
+        with pages_of(self.plan.pages):
+            if not self.world.step():
+                return False
         for each in self._after_step:
             self._check(each, self.world)
         return True
@@ -198,7 +199,8 @@ class PlanRun:
         self.let_go_on()
         is_at_rest = self.run()
         if not self._loop and lacks_a_module(self.world):
-            self.world.boot()
+            with pages_of(self.plan.pages):
+                self.world.boot()
             is_at_rest = self.run()
         return is_at_rest and self._release_jobs_that_came_late()
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 PAGES: Final[dict[str, tuple[str, ...]]] = {
@@ -69,18 +70,17 @@ def _places_of_worlds() -> list[Place]:
     return places_of(PAGES)
 
 
-def set_pages(size: int) -> Callable[[], None]:
-    """Let every page have `size` entries from now on; 0: as many as in an instance.
+@contextmanager
+def pages_of(size: int) -> Iterator[None]:
+    """Let every page have `size` entries in this block, in which one thing of a world happens.
 
-    Return what sets the sizes again that were there before.
+    0 is as many as in an instance. Between the blocks of one world another may be played.
     """
-    places = _places_of_worlds()
-    before = [names[name] for names, name, _ in places]
-    for names, name, usual in places:
-        names[name] = size or usual
-
-    def set_back() -> None:
-        for (names, name, _), earlier in zip(places, before, strict=True):
-            names[name] = earlier
-
-    return set_back
+    places = _places_of_worlds() if size else []
+    for names, name, _ in places:
+        names[name] = size
+    try:
+        yield
+    finally:
+        for names, name, usual in places:
+            names[name] = usual
