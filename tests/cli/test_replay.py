@@ -336,7 +336,7 @@ def test_empty_text_is_no_file() -> None:
         (
             "seed = 1\njobs = [{}, {ntaks = 2}]",
             "the plan cannot be played: jobs[1]: expected one of the keys at, ntasks, nnodes, run, "
-            'limit, urgency, ranks, queue (did you mean ntasks?), got "ntaks"',
+            'limit, urgency, ranks, queue, after, is_single (did you mean ntasks?), got "ntaks"',
         ),
         (
             "seed = 1\njobs = [{}]\nactions = [{at = 0.0, what = 'cancel', job = 1}]",
@@ -346,8 +346,8 @@ def test_empty_text_is_no_file() -> None:
         (
             "seed = 1\nprogramm = '1.0'",
             "the plan cannot be played: expected one of the keys seed, nnodes, cores, policy, "
-            "limit, late, jobs, actions, faults, depth, store, queues, plugins, pages, version, "
-            "program "
+            "limit, late, jobs, actions, faults, depth, store, queues, plugins, builtins, pages, "
+            "version, program "
             '(did you mean program?), got "programm"',
         ),
         (None, "No such file or directory"),
