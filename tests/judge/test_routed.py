@@ -228,3 +228,13 @@ def test_a_module_that_crashed_and_comes_back_is_known_though_it_speaks_between(
     told = stray("18", **SCHEDULER, topic="sched.free", payload={"id": 1})
     assert disconnects(told) == disconnects(recording("18"))
     assert "27.background.1" in broken(told, at_rest=True)
+
+
+def test_a_scheduler_that_was_no_module_may_have_left_before_another_serves() -> None:
+    """Programs that are no modules have one name; which one a disconnect is of is not told."""
+    told = recording("14")
+    for each in told["messages"]:
+        if each["t_rel"] < 1.5:
+            for end in ("from", "to"):
+                each[end] = "client" if each[end] == "sched-simple" else each[end]
+    assert "3.routing.1" not in broken(told)

@@ -48,7 +48,7 @@ from flux_trio.judge.views.calls import (
 )
 from flux_trio.messages import Errno, Event, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.trace import Record
+from flux_trio.trace import CLIENT, Record
 
 RULES: Final = Rules()
 
@@ -263,8 +263,8 @@ def the_service_is_the_topic_up_to_its_first_period(
     topic = _request(record).topic
     service = service_of(topic)
     holder = seen.at(SERVES, service)
-    if not seen.facts.has_come(holder):
-        return None  # it may have left: nobody knows what it has called before the trace
+    if holder == CLIENT or not seen.facts.has_come(holder):
+        return None  # it may have left: nobody knows what it has called
     text = f"{topic} was delivered to {record.party}, but {service} is served by {holder}"
     return Broken(text, (record.ref,))
 
