@@ -196,8 +196,9 @@ class Lives:
             self.memory.asked_to_purge.add(jobid)
             try:
                 await client.call(topics.JOB_PURGE_ID, {"id": jobid, "force": True})
-            except FluxError:  # it is active, or gone, or there is no room
-                if not was_asked:
+            except FluxError as error:  # it is active, or gone, or there is no room
+                is_sure = error.errnum != Errno.ENOSYS  # the broker's: the job manager has left
+                if is_sure and not was_asked:
                     self.memory.asked_to_purge.discard(jobid)
                 continue
             self.memory.purged.add(jobid)
