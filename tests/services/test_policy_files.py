@@ -14,7 +14,11 @@ from flux_trio.jobtap import PluginError
 from flux_trio.lab import Setup, run_plan
 from flux_trio.policies import Schedule
 from flux_trio.services.policy_files import load_policy, scheduler_policies
+from tests.support import reborn
 
+PUTS_DOWN = pytest.mark.skipif(
+    reborn.is_on, reason="the property puts cores down, whose places have been taken by others"
+)
 SHORTEST = DOCS / "howto" / "policies" / "shortest.py"
 
 
@@ -73,6 +77,7 @@ def test_another_name_is_refused_with_those_that_there_are() -> None:
     assert scheduler_policies(Config())[0].policy == "fifo"
 
 
+@PUTS_DOWN
 def test_worlds_of_the_sample_break_nothing() -> None:
     setup = Setup(policy=f"{SHORTEST}:Shortest")
     for seed in range(5):
@@ -80,6 +85,7 @@ def test_worlds_of_the_sample_break_nothing() -> None:
         assert outcome.problems == ()
 
 
+@PUTS_DOWN
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
