@@ -309,9 +309,7 @@ class SchedulerSide(Part):
             answer = _expect_answer(response, self._ledger.edition.alloc_answer)
             self._answered(answer, answer.type)
         except FluxError as error:
-            self.lost(error.text, LinkEvent.SUSPEND)
-            if response.errnum == Errno.ENOSYS:  # the broker's answer: the scheduler is gone
-                self.suspended = ""
+            self._violated(response, error)
 
     def free_response(self, response: Response) -> None:
         """Take an answer to sched.free: the scheduler has the resources again."""
@@ -322,9 +320,13 @@ class SchedulerSide(Part):
             answer = _expect_answer(response, self._ledger.edition.free_answer)
             self._freed(answer.id)
         except FluxError as error:
-            self.lost(error.text, LinkEvent.SUSPEND)
-            if response.errnum == Errno.ENOSYS:  # the broker's answer: the scheduler is gone
-                self.suspended = ""
+            self._violated(response, error)
+
+    def _violated(self, response: Response, error: FluxError) -> None:
+        """Suspend scheduling: `response` is an error, or violates RFC 27 as `error` says."""
+        self.lost(error.text, LinkEvent.SUSPEND)
+        if response.errnum == Errno.ENOSYS:  # the broker's answer: the scheduler is gone
+            self.suspended = ""
 
     def _freed(self, jobid: int) -> None:
         """Take resources as freed by the scheduler. Raises FluxError if no free was sent."""
