@@ -17,8 +17,7 @@ DEADLINES = ("deadline", "relative_deadline")
 SHIELDS_THAT_ANOTHER_ENDS: Final = {
     ("flux_trio/transports/websocket.py", "open_socket"): "the end of the connection's block, "
     "which takes at most CLOSE_S_MAX to close the connection",
-    ("flux_trio/transports/websocket.py", "open_connection"): "as above",
-    ("flux_trio/transports/native.py", "open_native"): "as above",
+    ("flux_trio/transports/paced.py", "opened"): "as above",
 }
 THREADS_THAT_ARE_WAITED_FOR: Final = {
     ("flux_trio/instance.py", "back_up"): "a backup that has begun is finished, within "

@@ -16,7 +16,6 @@ import trio
 from flux_trio.messages import Message, RemoteProtocolError, errno_text, native
 from flux_trio.messages.address import flux_address
 from flux_trio.messages.codec import join
-from flux_trio.process.groups import error_of_block
 from flux_trio.transports.base import (
     ConnectionClosed,
     ConnectionLost,
@@ -24,7 +23,7 @@ from flux_trio.transports.base import (
     EndOfConnection,
     TransportError,
 )
-from flux_trio.transports.paced import PacedConnection, ended_because
+from flux_trio.transports.paced import PacedConnection, ended_because, opened
 
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 WELCOME: Final = b"\0"  # the byte that lets a client in
@@ -134,21 +133,8 @@ async def open_stream(uri: str, retries: int = RETRIES) -> trio.SocketStream:
 @asynccontextmanager
 async def open_native(stream: trio.SocketStream) -> AsyncIterator[NativeConnection]:
     """Carry messages over `stream`, whose first byte is past; close it at the end of the block."""
-    connection = NativeConnection(NativeWire(stream))
-    with error_of_block():
-        async with trio.open_nursery() as nursery:
-            writing = trio.CancelScope(shield=True)
-            nursery.start_soon(_write, connection, writing)
-            try:
-                yield connection
-            finally:
-                await connection.aclose()
-                writing.cancel()
-
-
-async def _write(connection: NativeConnection, writing: trio.CancelScope) -> None:
-    with writing:  # a cancel from outside does not stop what was queued before the end
-        await connection.write_all()
+    async with opened(NativeConnection(NativeWire(stream))) as connection:
+        yield connection
 
 
 async def _open_stream(address: str | int, retries: int) -> trio.SocketStream:

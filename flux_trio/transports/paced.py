@@ -8,13 +8,15 @@ long, turns among the connections of a guest, and an end that takes limited time
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol, TypeVar
 
 import trio
 
 from flux_trio.messages import Message, RemoteProtocolError
+from flux_trio.process.groups import error_of_block
 from flux_trio.transports.base import (
     BEHIND_BYTES,
     BEHIND_MESSAGES,
@@ -61,7 +63,7 @@ class Wire(Protocol):
 
 
 class PacedConnection:
-    """One end of a wire, a `Connection`. Its creator runs `write_all` in a task.
+    """One end of a wire, a `Connection`, which lives in a block of `opened`.
 
     A guest's connection has the `share` of that guest.
     """
@@ -204,6 +206,31 @@ class PacedConnection:
     def _end(self) -> TransportError:
         """Return how the connection ended: by this end, regularly by the peer, or by a failure."""
         return self._ended or self._wire.end()
+
+
+Paced = TypeVar("Paced", bound=PacedConnection)
+
+
+@asynccontextmanager
+async def opened(connection: Paced) -> AsyncIterator[Paced]:
+    """Write what is queued on `connection`; close it at the end of the block.
+
+    A cancel from outside does not stop the writer: what was queued before the end is sent first.
+    """
+    writing = trio.CancelScope(shield=True)
+    with error_of_block():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_write, connection, writing)
+            try:
+                yield connection
+            finally:
+                await connection.aclose()
+                writing.cancel()
+
+
+async def _write(connection: PacedConnection, writing: trio.CancelScope) -> None:
+    with writing:
+        await connection.write_all()
 
 
 def ended_because(reason: str) -> str:

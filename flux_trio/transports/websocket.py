@@ -31,7 +31,7 @@ from flux_trio.transports.base import (
     EndOfConnection,
     TransportError,
 )
-from flux_trio.transports.paced import PacedConnection, ended_because
+from flux_trio.transports.paced import PacedConnection, ended_because, opened
 from flux_trio.transports.share import Share
 
 HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: honest clients need less
@@ -162,26 +162,10 @@ async def _read(
 async def open_connection(
     socket: trio_websocket.WebSocketConnection, share: Share | None = None
 ) -> AsyncIterator[PacedConnection]:
-    """Carry messages over `socket` after its handshake; close it at the end of the block.
-
-    A cancel from outside does not stop the writer before the close frame is sent.
-    """
+    """Carry messages over `socket` after its handshake; close it at the end of the block."""
     items_max = FRAME_ITEMS_MAX if share is None else GUEST_FRAME_ITEMS_MAX
-    connection = PacedConnection(WebSocketWire(socket, items_max), share)
-    writing = trio.CancelScope(shield=True)
-    with error_of_block():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_write, connection, writing)
-            try:
-                yield connection
-            finally:
-                await connection.aclose()
-                writing.cancel()
-
-
-async def _write(connection: PacedConnection, writing: trio.CancelScope) -> None:
-    with writing:
-        await connection.write_all()
+    async with opened(PacedConnection(WebSocketWire(socket, items_max), share)) as connection:
+        yield connection
 
 
 def truncated_reason(reason: str) -> str:
