@@ -16,6 +16,7 @@ from flux_trio.client.errors import ClientError
 from flux_trio.client.find import TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.formats import Event, Jobspec, format_fluid, is_utf8, parse_event
 from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.process.exit_code import exit_code
 
 if TYPE_CHECKING:
     from flux_trio.client.client import Client
@@ -49,8 +50,7 @@ class Result(NamedTuple):
         """Return the exit code as a shell shows it: 128+N after signal N, 1 if nothing ran."""
         if self.status is None:
             return NEVER_RAN
-        code = os.waitstatus_to_exitcode(self.status)
-        return code if code >= 0 else 128 - code
+        return exit_code(self.status)
 
     def exit_code(self, job: str) -> int:
         """Return `returncode`. Raises JobFailed, which names the `job`, after an exception."""

@@ -22,10 +22,11 @@ from flux_trio.cli.follow.standard_input import StandardInput
 from flux_trio.cli.follow.status_line import StatusLine, is_interactive
 from flux_trio.cli.terminal.errors import complain, remark
 from flux_trio.cli.terminal.events import event_text
-from flux_trio.cli.terminal.shown_values import exit_code, how_it_ended, shown_id
+from flux_trio.cli.terminal.shown_values import how_it_ended, shown_id
 from flux_trio.editions import rfc21
 from flux_trio.formats import Event, parse_event, printable
 from flux_trio.messages import FluxError, topics
+from flux_trio.process.exit_code import exit_code
 from flux_trio.process.groups import unwrapping
 from flux_trio.protocols import JobEvent
 

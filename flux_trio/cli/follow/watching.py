@@ -12,9 +12,10 @@ import anyio
 from flux_trio.cli.follow.output import Labels, Outputs, show_output
 from flux_trio.cli.terminal.errors import command_name, remark
 from flux_trio.cli.terminal.events import event_text
-from flux_trio.cli.terminal.shown_values import exit_code, shown_id
+from flux_trio.cli.terminal.shown_values import shown_id
 from flux_trio.formats import Event, parse_event
 from flux_trio.messages import FluxError, topics
+from flux_trio.process.exit_code import exit_code
 from flux_trio.protocols import JobEvent
 
 if TYPE_CHECKING:

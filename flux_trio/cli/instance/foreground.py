@@ -56,6 +56,7 @@ from flux_trio.jobtap import search_path
 from flux_trio.messages import FluxError
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
+from flux_trio.process.exit_code import code_of
 from flux_trio.process.groups import sole_error, unwrapping
 from flux_trio.process.private import untrusted
 from flux_trio.process.threads import OWN
@@ -440,7 +441,7 @@ async def _run_command(
         finally:  # the wait is cancelled when the instance has crashed
             await _terminate(process)
         nursery.cancel_scope.cancel()
-    return code if code >= 0 else 128 - code
+    return code_of(code)
 
 
 async def _terminate(process: trio.Process) -> None:

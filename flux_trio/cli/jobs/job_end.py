@@ -86,8 +86,9 @@ async def _next_result(
 
 
 def _failure(result: dict[str, Any]) -> str:
-    from flux_trio.cli.terminal.shown_values import exit_code, how_it_ended
+    from flux_trio.cli.terminal.shown_values import how_it_ended
     from flux_trio.formats import printable
+    from flux_trio.process.exit_code import exit_code
 
     status = result.get("waitstatus")
     return printable(str(result["errstr"])) if status is None else how_it_ended(exit_code(status))
@@ -154,7 +155,7 @@ async def _listed(client: Client, jobid: int) -> dict[str, Any]:
 
 
 def _status_code(record: dict[str, Any], exception_code: int, verbose: int) -> int:
-    from flux_trio.cli.terminal.shown_values import exit_code
+    from flux_trio.process.exit_code import exit_code
 
     name = shown_id(record["id"])
     wait_status = record.get("waitstatus")

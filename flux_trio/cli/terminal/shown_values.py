@@ -1,8 +1,7 @@
-"""Values as the user of a command reads them: ids of jobs, users, local times, exit codes."""
+"""Values as the user of a command reads them: ids of jobs, users, local times, ends of tasks."""
 
 from __future__ import annotations
 
-import os
 import pwd
 import signal
 from datetime import datetime
@@ -34,12 +33,6 @@ def local_time(timestamp: float) -> datetime:
     A user may give a timestamp that is out of the calendar's range.
     """
     return datetime.fromtimestamp(min(max(0.0, timestamp), _LAST))
-
-
-def exit_code(status: int) -> int:
-    """Return the exit code of a wait(2) status, as a shell does: 128+N after signal N."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
 
 
 def how_it_ended(code: int) -> str:
