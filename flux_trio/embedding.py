@@ -254,10 +254,11 @@ async def _beside(config: Config, given: Surroundings, *, lasting: bool) -> Asyn
                     yield
                     tasks.cancel_scope.cancel()
     finally:
-        with anyio.move_on_after(END_S_MAX, shield=True), suppress(trio.RunFinishedError):
+        with anyio.move_on_after(END_S_MAX, shield=True):
             await anyio.to_thread.run_sync(wait, [started], abandon_on_cancel=True)
             if not started.cancelled():
-                await anyio.to_thread.run_sync(started.result(), abandon_on_cancel=True)
+                with suppress(trio.RunFinishedError):  # it ends by itself: `ended` has the reason
+                    await anyio.to_thread.run_sync(started.result(), abandon_on_cancel=True)
             await anyio.to_thread.run_sync(wait, [ended], abandon_on_cancel=True)
         if ended.done():
             ended.result()  # why it has ended is the cause of what the block has met

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+import trio
 
 from docs.make_samples import DOCS
-from flux_trio import jobtap
-from flux_trio.client import command_jobspec
+from flux_trio import embedding, jobtap
+from flux_trio.client import ClientError, command_jobspec
 from flux_trio.embedding import Embedded, InstanceFailed, open_instance
 from flux_trio.formats import FormatError, Jobspec
 from flux_trio.messages import FluxError
@@ -143,6 +147,46 @@ def test_a_block_is_cancelled_when_the_instance_has_ended_by_itself(
 
     with pytest.raises(InstanceFailed, match="module kvs: RuntimeError: the disk is on fire"):
         run(main)
+
+
+def test_a_block_that_fails_while_the_instance_ends_hears_why_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The Trio run is over when the block is left, and its thread not before it is waited for."""
+    trio_run, wait_for = trio.run, embedding.wait
+    run_is_over, thread_is_waited_for = threading.Event(), threading.Event()
+
+    def run_in_thread(main: Callable[[], Awaitable[None]]) -> None:
+        try:
+            trio_run(main)
+        finally:
+            run_is_over.set()
+            thread_is_waited_for.wait(DEADLINE_S)
+
+    def wait(futures: list[Future[Any]]) -> object:
+        if not futures[0].done():
+            thread_is_waited_for.set()
+        return wait_for(futures)
+
+    def commit(*_: object) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    async def main() -> None:
+        async with open_instance(simulate=True) as instance, instance.connect() as client:
+            thread_is_waited_for.clear()  # its start was waited for
+            monkeypatch.setattr(SqliteStore, "commit", commit)
+            with suppress(FluxError, ClientError):
+                await client.submit(Jobspec.from_command(["x"]))
+            await anyio.to_thread.run_sync(run_is_over.wait, DEADLINE_S)
+            raise LookupError("the block has failed")
+
+    monkeypatch.setattr(trio, "run", run_in_thread)
+    monkeypatch.setattr(embedding, "wait", wait)
+    try:
+        with pytest.raises(InstanceFailed, match="module kvs: RuntimeError: the disk is on fire"):
+            anyio.run(main, backend="asyncio")
+    finally:
+        thread_is_waited_for.set()
 
 
 @pytest.mark.parametrize(
