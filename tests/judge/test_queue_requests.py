@@ -44,9 +44,11 @@ def test_jobs_of_a_queue_that_somebody_could_not_stop_are_asked_for() -> None:
     assert "queue (anonymous) is stopped: expected no sched.alloc" in text
 
 
-@pytest.mark.parametrize(("errnum", "is_known"), [(Errno.EPERM, True), (None, False), (0, False)])
+@pytest.mark.parametrize(
+    ("errnum", "is_known"), [(Errno.EPERM, True), (None, False), (0, False), (Errno.EIO, False)]
+)
 def test_queue_that_somebody_could_not_start_is_stopped(errnum: int | None, is_known: bool) -> None:
-    """While the request is not answered, nobody knows."""
+    """While the request is not answered, or if its change was not stored, nobody knows."""
     trace = trace_of("queue_stopped")
     start = find(trace, topics.JOB_QUEUE_START, "request", start=True)
     alloc = next(
@@ -69,3 +71,18 @@ def test_request_whose_queue_somebody_could_not_stop_stays_open() -> None:
         monitor = judge(cut(said, said[answered.n]), ALL_RULES, cut=True)
         owed = [each for each in monitor.debts() if each.clause == "33.admin.6"]
         assert bool(owed) is expected
+
+
+@pytest.mark.parametrize(
+    ("errnum", "is_owed"), [(Errno.EPERM, True), (0, False), (Errno.EIO, False)]
+)
+def test_jobs_of_a_queue_that_is_stopped_for_this_run_only_need_not_be_asked_for(
+    errnum: int, is_owed: bool
+) -> None:
+    """The change is in force, but could not be stored: the answer is an error."""
+    trace = trace_of("everyday")
+    said = asked(trace, start=False, before=first_alloc(trace), errnum=errnum)
+    answered = find(said, topics.JOB_QUEUE_START, "response")
+    monitor = judge(cut(said, said[answered.n]), ALL_RULES, cut=True)
+    owed = [each for each in monitor.debts() if each.clause == "27.ready.6"]
+    assert bool(owed) is is_owed

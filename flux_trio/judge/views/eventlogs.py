@@ -14,14 +14,16 @@ from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     EVENT,
+    MODULE,
     job_id,
     logged,
     name_of,
+    noted,
     payload,
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.view import Live, Place, Seen, Trait, seen_once, view
+from flux_trio.judge.engine.view import Live, Place, Seen, Trait, View, seen_once, view
 from flux_trio.judge.views.commits import Entry, stored_events
 from flux_trio.judge.views.durable import (
     DOUBTS,
@@ -35,7 +37,7 @@ from flux_trio.judge.views.jobs import LIFE, Life, context_of, is_fatal
 from flux_trio.judge.views.resource_sets import SeenR, carried_by, committed, resources_in
 from flux_trio.judge.views.traits import CARRIES_R, WITH_EVENTS, WITH_R
 from flux_trio.messages import topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
 
 Open = tuple[tuple[str, Place], ...]
 """Descriptions that were added or started, each with the record of its event."""
@@ -325,8 +327,13 @@ LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (L
 # --- events and resources that are stored
 
 
-def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
-    return [(jobid, names) for jobid, names in stored_events(record).items() if names]
+def _unstored_parts(record: Record, seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
+    if record.kind != MODULE:
+        return [(jobid, names) for jobid, names in stored_events(record).items() if names]
+    if not seen.facts.is_manager_gone(record):
+        return []
+    left: Mapping[int, Unstored] = seen.all(UNSTORED)
+    return [(jobid, ()) for jobid in left]
 
 
 SUBMIT: Final = "submit"
@@ -338,9 +345,12 @@ Unstored = tuple[tuple[str, Place], ...]
 
 
 def _fold_unstored(
-    left: Unstored | None, names: tuple[str, ...] | None, record: Record, _seen: Seen
+    left: Unstored | None, names: tuple[str, ...] | None, record: Record, seen: Seen
 ) -> Unstored | None:
     left = left or ()
+    if record.kind == MODULE:  # a turn that its end has cut short is stored in part, or not at all
+        manager = seen.facts.manager
+        return tuple([each for each in left if seen.knew(manager, each[1])]) or None
     if names is None:
         name = name_of(record)
         if name == SUBMIT:
@@ -355,12 +365,12 @@ def to_store(left: Unstored, names: tuple[str, ...]) -> Unstored:
     return left[1:] if is_stored else left
 
 
-UNSTORED: Final = view(
+UNSTORED: Final[View] = view(
     "unstored",
     logged(ANY_TOPIC),
     key=job_id,
     parts=_unstored_parts,
-    many=sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS),
+    many=(*sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS), *noted(Kind.MODULE)),
     fold=_fold_unstored,
 )
 """The names of the logged events that are in no commit yet, oldest first, by job id."""

@@ -145,6 +145,8 @@ class Start(Live, frozen=True, gc=False):
     sent: Place
     taken: Place = 0
     """The record at which the execution service received the request."""
+    taker: str = ""
+    """The party that received it; "" if that is not known."""
     reattach: bool = False
     said: tuple[tuple[str, Place], ...] = ()
     """The responses that the service has sent, each with its record: its type, or "fatal" for a
@@ -200,12 +202,12 @@ def _fold_start(start: Start | None, _part: None, record: Record, seen: Seen) ->
             earlier = start.released | start.earlier if start is not None else 0
             is_reattach = payload(record).get("reattach") is True
             return Start(record.n, reattach=is_reattach, earlier=earlier)
-        return start and start.but(taken=record.n)
+        return start and start.but(taken=record.n, taker=record.party)
     if start is None or errnum(record):
         return start
     kind = kind_of_answer(record)
     if is_sent:
-        if seen.facts.exec_peer not in ("", record.party):
+        if (start.taker or seen.facts.exec_peer) not in ("", record.party):
             return start  # a service that was replaced speaks late
         if payload(record).get("type") == "release" and _is_misfit(start, record, seen):
             start = start.but(misfit=record.n)

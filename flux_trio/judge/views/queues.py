@@ -34,7 +34,7 @@ from flux_trio.judge.views.calls import call_key
 from flux_trio.judge.views.commits import NULL, decoded, encoded, stored
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.judge.views.traits import WITH_JOBSPEC
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
 Rpc = tuple[str, int]
@@ -135,7 +135,9 @@ def _fold_queue(was: str | None, named: str | None, record: Record, _seen: Seen)
     if named is not None:
         return named or None
     if record.message is not None:
-        return queue_of(payload(record).get("jobspec")) or None
+        # Only for a trace that begins late: the request waits for a commit, and a later update may
+        # be logged meanwhile.
+        return was or queue_of(payload(record).get("jobspec")) or None
     if name_of(record) in ("clean", "invalidate"):
         return None
     found = context_of(record).get(QUEUE)
@@ -217,6 +219,7 @@ class Queues(Live, frozen=True, gc=False):
 
 STARTED: Final = Queues()
 
+_REFUSALS: Final = (Errno.EINVAL, Errno.EPERM, Errno.EPROTO)
 _CHECKPOINT: Final = '{"queues":'  # how the job manager's checkpoint begins
 
 
@@ -263,20 +266,26 @@ def _stopped_at_start(seen: Seen) -> list[str]:
 
 
 def _answered(queues: Queues, record: Record) -> Queues:
-    """What an answer of the job manager says: a request that is refused has changed nothing."""
+    """What an answer of the job manager says: a request that is refused has changed nothing.
+
+    Another error says that the change could not be stored; whether it is in force is uncertain.
+    """
     rpc = call_key(record)
     asking = next((each for each in queues.asked if each.rpc == rpc), None)
     if asking is None:
         return queues
     asked = [each for each in queues.asked if each is not asking]
-    if errnum(record):
-        return queues.but(asked=tuple(asked))
+    stopped = dict(queues.stopped)
+    if error := errnum(record):
+        unsure = [each for each in asking.queues if (each in stopped) is not asking.is_stop]
+        stopped |= dict.fromkeys(unsure if error not in _REFUSALS else (), 0)
+        return queues.but(stopped=tuple(stopped.items()), asked=tuple(asked))
     # The answer to an earlier request for the same queues went to a client that has gone.
     meant = asking.queues
     asked = [each for each in asked if each.n > asking.n or not set(each.queues) <= set(meant)]
     others = [each for each in queues.stopped if each[0] not in meant]
-    stopped = [(each, asking.n) for each in meant] if asking.is_stop else []
-    return queues.but(stopped=(*others, *stopped), asked=tuple(asked))
+    stops = [(each, asking.n) for each in meant] if asking.is_stop else []
+    return queues.but(stopped=(*others, *stops), asked=tuple(asked))
 
 
 def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
