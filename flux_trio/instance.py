@@ -433,6 +433,7 @@ async def _listen_locally(
 
 async def _shut_down(instance: Instance) -> None:
     instance.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
+    instance.router.ends = "the instance ends"
     for name in reversed([module.name for module in instance.supervisor.list()]):
         if name in instance.supervisor:  # it may have ended by itself meanwhile
             await instance.supervisor.remove(name)

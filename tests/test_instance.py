@@ -28,7 +28,18 @@ from flux_trio.instance import (
     open_instance,
 )
 from flux_trio.jobtap import Job, Plugin, Reject, on
-from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
+from flux_trio.messages import (
+    ROLE_LOCAL,
+    ROLE_OWNER,
+    Errno,
+    Flag,
+    FluxError,
+    Level,
+    Message,
+    Request,
+    Response,
+    topics,
+)
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.sim import make_machine
 from flux_trio.store.state_directory import TOKENS_FILE, write_private
@@ -441,3 +452,33 @@ async def test_revoking_a_token_ends_the_connections_that_came_with_it(
             await late.receive()
         for each in (bob, local):
             await each.aclose()
+
+
+async def test_clients_hear_that_the_instance_ends(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """What waits, what is asked meanwhile, and the end of the connection say it."""
+    ours, theirs = memory_pair(1000)
+    scope = trio.CancelScope()
+
+    async def serve(instance: Instance) -> None:
+        with scope:
+            await instance.serve(ours, Credentials(1000, ROLE_LOCAL | ROLE_OWNER, "ann"))
+
+    async def answer() -> Message:
+        (message,) = await theirs.receive()
+        return message
+
+    async with opened(surroundings()) as ann:
+        await ann.submit(run_s=HOUR)
+        nursery.start_soon(serve, ann.instance)
+        theirs.send_nowait(Request(topics.JOB_DRAIN, {}, 1))
+        theirs.send_nowait(Request(topics.BROKER_INFO, None, 2))
+        await answer()
+    theirs.send_nowait(Request(topics.JOB_STATS, None, 3))
+    for answered in (await answer(), await answer()):
+        assert isinstance(answered, Response)
+        assert (answered.errnum, answered.error_text) == (Errno.ENOSYS, "the instance ends")
+    scope.cancel()
+    with pytest.raises(EndOfConnection, match="closed: the instance ends"):
+        await theirs.receive()

@@ -79,7 +79,7 @@ async def _serve(
         pass  # the peer closed the connection regularly
     finally:
         router.remove(peer)
-        await connection.aclose(outgoing.dropped)
+        await connection.aclose(outgoing.dropped or router.ends)
 
 
 @contextmanager

@@ -125,6 +125,7 @@ class Router:
         self.peers: dict[str, Peer] = {}
         self.services: dict[str, Peer] = {}
         self.ended: dict[str, str] = {}  # service -> why nobody holds it, if its holder crashed
+        self.ends = ""  # why all services end, once they do
         self.guests: dict[int, GuestRequests] = {}  # by userid, while they have a connection
         self.sequence = 0  # of the last event
         self._connections = 0
@@ -253,8 +254,7 @@ class Router:
                 sender.called_in_vain.add(service)
             ref = self.trace.sent(sender.name, "", request)
             unknown = f"No service matching {request.topic} is registered"
-            text = self.ended.get(service, unknown)
-            self._refuse(sender, request, Errno.ENOSYS, text, ref)
+            self._refuse(sender, request, Errno.ENOSYS, self._why_nobody(service, unknown), ref)
             return
         is_owner = request.rolemask & ROLE_OWNER
         waiting = holder.waiting()
@@ -379,8 +379,12 @@ class Router:
     def _refuse_on_behalf_of(self, gone: Peer, request: Request, ref: int) -> None:
         caller = self.peers.get(request.sender)
         if caller is not None:
-            text = self.ended.get(service_of(request.topic), f"{gone.name} is gone")
+            text = self._why_nobody(service_of(request.topic), f"{gone.name} is gone")
             self._refuse(caller, request, Errno.ENOSYS, text, ref)
+
+    def _why_nobody(self, service: str, unknown: str) -> str:
+        """Return why nobody holds `service`; `unknown` if it was only unloaded."""
+        return self.ended.get(service) or self.ends or unknown
 
 
 def _forget_requests(sender: Peer, holder: Peer, service: str) -> None:

@@ -34,12 +34,16 @@ def test_without_a_verb_the_commands_are_listed() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["quue"], "flux-trio: expected one of start, "),
-        (["queue", "lst"], "flux-trio queue: expected one of disable, drain, "),
-        (["run", "fast"], "flux-trio run: expected no further word, not 'fast'"),
+        (["quue"], "flux-trio: ERROR: No such command 'quue'. Did you mean 'queue'? (see "),
+        (
+            ["queue", "lst"],
+            "flux-trio queue: ERROR: No such command 'lst'. Did you mean 'list'? "
+            "(see flux-trio queue --help)\n",
+        ),
+        (["run", "fast"], "flux-trio run: ERROR: No such command 'fast'. (see flux-trio run --"),
     ],
 )
-def test_unknown_command_is_an_error_that_names_the_known_ones(
+def test_unknown_command_is_told_as_when_it_is_run_with_what_was_meant(
     words: list[str], error: str
 ) -> None:
     done = CliRunner().invoke(main, ["help", *words], prog_name="flux-trio")

@@ -34,8 +34,7 @@ def help(ctx: click.Context, verb: tuple[str, ...]) -> None:  # noqa: A001 - the
     for word in verb:
         below = {each.info_name: each for each in subcommands(found)}
         if word not in below:
-            known = f"one of {', '.join(map(str, below))}" if below else "no further word"
-            raise click.UsageError(f"{found.command_path}: expected {known}, not {word!r}")
+            raise click.NoSuchCommand(word, None, [str(name) for name in below], found)
         found = below[word]
     if not sys.stdout.isatty() or shutil.which(MAN) is None:
         click.echo(found.get_help())
