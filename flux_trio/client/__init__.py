@@ -3,9 +3,8 @@
 `find_instance` returns the address of the instance, and `await_instance` waits while it starts.
 `open_client` connects, and a `Client` calls, streams, subscribes and submits; a `Job` is followed
 to its end. `connect` is the same for programs without async code, and `FluxTrioExecutor` makes
-futures of jobs. An error answer of
-the instance is a FluxError; every failure to talk to it is a `ClientError`. The package imports
-neither trio nor asyncio: anyio uses the one that runs.
+futures of jobs. An error answer of the instance is a FluxError; every failure to talk to it is a
+`ClientError`. The package imports neither trio nor asyncio: anyio uses the one that runs.
 """
 
 import importlib

@@ -1,9 +1,9 @@
 """The client for programs without async code: each call waits, in the thread that makes it.
 
-    with connect() as client:
-        job = client.submit(command_jobspec(["hostname"], ntasks=4))
-        for piece in job.output():
-            ...
+    client = connect()
+    job = client.submit(command_jobspec(["hostname"], ntasks=4))
+    for piece in job.output():
+        ...
 
 An event loop of its own runs in another thread, and owns the connection.
 """
@@ -11,68 +11,96 @@ An event loop of its own runs in another thread, and owns the connection.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any, Self, TypeVar, TypeVarTuple
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import start_blocking_portal
 
 from flux_trio.client.client import Client, open_client
+from flux_trio.client.errors import ConnectionLost
 from flux_trio.client.find import find_instance
 from flux_trio.client.jobs import Job, Piece, Result
 from flux_trio.formats import Event, Jobspec
 from flux_trio.messages import Payload
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
-@contextmanager
-def connect(uri: str | None = None, token: str = "") -> Iterator[BlockingClient]:
-    """Yield a client of the instance at `uri`, connected during the block.
+def connect(uri: str | None = None, token: str = "") -> BlockingClient:
+    """Return a client of the instance at `uri`.
+
+    It is connected until the end of a `with` block, until `close`, or until the program uses
+    neither it nor its jobs any more.
 
     Without `uri` the instance is found as commands find it: by FLUX_TRIO_URI, FLUX_TRIO_STATEDIR or
     the default state directory. Raises NoInstance and AccessDenied.
     """
-    address = find_instance(os.environ) if uri is None else (uri, token)
-    with (
-        start_blocking_portal(backend="asyncio") as portal,
-        portal.wrap_async_context_manager(open_client(*address)) as client,
-    ):
-        yield BlockingClient(portal, client)
+    return BlockingClient(*(find_instance(os.environ) if uri is None else (uri, token)))
 
 
 class BlockingClient:
     """A `Client` whose calls wait; any number of threads may use it. They raise what its raise."""
 
-    def __init__(self, portal: BlockingPortal, client: Client) -> None:
-        self._portal = portal
-        self._client = client
+    def __init__(self, uri: str, token: str) -> None:
+        with ExitStack() as opened:
+            self._portal = opened.enter_context(start_blocking_portal(backend="asyncio"))
+            self._client: Client = opened.enter_context(
+                self._portal.wrap_async_context_manager(open_client(uri, token))
+            )
+            thread = self._portal.call(threading.get_ident)
+            self._end = weakref.finalize(self, _close, opened.pop_all(), thread)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection in order; a second call has no effect. Later calls raise."""
+        self._end()
 
     def call(self, topic: str, payload: Payload = None) -> dict[str, Any]:
         """Send a request; return the payload of its response."""
-        return self._portal.call(self._client.call, topic, payload)
+        return self._wait(self._client.call, topic, payload)
 
     def submit(
         self, jobspec: Jobspec | dict[str, Any], urgency: int = 16, flags: int = 0
     ) -> BlockingJob:
         """Submit a jobspec; return the job when it is durable."""
-        job = self._portal.call(self._client.submit, jobspec, urgency, flags)
-        return BlockingJob(self._portal, job)
+        return BlockingJob(self, self._wait(self._client.submit, jobspec, urgency, flags))
 
     def job(self, jobid: int | str) -> BlockingJob:
         """Return a job by its id, in any form of RFC 19."""
-        return BlockingJob(self._portal, self._client.job(jobid))
+        return BlockingJob(self, self._client.job(jobid))
 
     def jobs(self, **filters: Any) -> list[dict[str, Any]]:
         """Return what job-list knows of the jobs that `filters` select; see `Client.jobs`."""
-        return self._portal.call(lambda: self._client.jobs(**filters))
+        return self._wait(lambda: self._client.jobs(**filters))
+
+    def _wait(self, function: Callable[[*Arguments], Awaitable[T]], *arguments: *Arguments) -> T:
+        """Call `function` in the event loop, and wait for its result; by ctrl-C it is cancelled.
+
+        Raises ConnectionLost if this client is closed.
+        """
+        if not self._end.alive:
+            raise ConnectionLost("this client is closed")
+        future = self._portal.start_task_soon(function, *arguments)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # without effect if it has ended
 
 
 class BlockingJob:
     """A `Job` whose calls wait."""
 
-    def __init__(self, portal: BlockingPortal, job: Job) -> None:
-        self._portal = portal
+    def __init__(self, client: BlockingClient, job: Job) -> None:
+        self._client = client
         self._job = job
         self.id = job.id
 
@@ -84,20 +112,20 @@ class BlockingJob:
 
     def state(self) -> str:
         """Return the state: DEPEND, PRIORITY, SCHED, RUN, CLEANUP or INACTIVE."""
-        return self._portal.call(self._job.state)
+        return self._client._wait(self._job.state)
 
     def info(self) -> dict[str, Any]:
         """Return what job-list knows of it."""
-        return self._portal.call(self._job.info)
+        return self._client._wait(self._job.info)
 
     def wait(self) -> Result:
         """Wait until the job is over; return how it ended."""
-        result: Result = self._portal.call(self._job.wait)
+        result: Result = self._client._wait(self._job.wait)
         return result
 
     def result(self) -> int:
         """Wait until the job is over; return its exit code. Raises JobFailed if it has none."""
-        return self._portal.call(self._job.result)
+        return self._client._wait(self._job.result)
 
     def events(self, path: str = "eventlog") -> Iterator[Event]:
         """Yield the events of the job from the first to the last."""
@@ -109,18 +137,29 @@ class BlockingJob:
 
     def cancel(self, note: str = "") -> None:
         """Raise a fatal exception, which ends the job."""
-        self._portal.call(self._job.cancel, note)
+        self._client._wait(self._job.cancel, note)
 
     def kill(self, signum: int = 15) -> None:
         """Send a signal to all tasks."""
-        self._portal.call(self._job.kill, signum)
+        self._client._wait(self._job.kill, signum)
 
     def _each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        try:
-            while True:
-                try:
-                    yield self._portal.call(items.__anext__)
-                except StopAsyncIteration:
-                    return
-        finally:
-            self._portal.call(items.aclose)
+        while True:
+            try:
+                item = self._client._wait(items.__anext__)  # what it raises has ended `items`
+            except StopAsyncIteration:
+                return
+            try:
+                yield item
+            except BaseException:
+                with suppress(ConnectionLost):
+                    self._client._wait(items.aclose)
+                raise
+
+
+def _close(opened: ExitStack, thread: int) -> None:
+    """End a connection whose event loop runs in `thread`; that may be where it is collected."""
+    if threading.get_ident() == thread:
+        threading.Thread(target=opened.close).start()
+    else:
+        opened.close()

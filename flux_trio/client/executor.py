@@ -5,6 +5,7 @@ It has the names of flux-core's FluxExecutor, so that a workflow written for tha
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import pickle
@@ -116,7 +117,8 @@ class FluxTrioExecutor(Executor):
     """Submits jobs and completes their futures, in a thread of its own.
 
     `uri` and `token` are as for `connect`. At most `jobs_max` jobs are submitted at a time; the
-    futures of the others are pending, and may be cancelled. Raises NoInstance and AccessDenied.
+    futures of the others are pending, and may be cancelled. A program that ends without `shutdown`
+    waits for its futures, as with other executors. Raises NoInstance and AccessDenied.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class FluxTrioExecutor(Executor):
             )
             self._room = self._portal.call(partial(anyio.Semaphore, jobs_max))
             self._opened = opened.pop_all()
+        atexit.register(self.shutdown)
 
     def submit(
         self,
@@ -193,6 +196,7 @@ class FluxTrioExecutor(Executor):
             for task in running.values():
                 task.result()
             self._opened.close()
+            atexit.unregister(self.shutdown)
         else:
             threading.Thread(target=self.shutdown, daemon=False).start()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import anyio
 import pytest
 
 from flux_trio.client import (
+    ConnectionLost,
     FluxTrioExecutor,
     JobFailed,
     NoInstance,
@@ -177,8 +179,67 @@ def test_without_an_instance_there_is_none(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("FLUX_TRIO_STATEDIR", str(tmp_path))
     with pytest.raises(NoInstance):
         FluxTrioExecutor()
-    with pytest.raises(NoInstance), connect():
-        pass
+    with pytest.raises(NoInstance):
+        connect()
+
+
+def test_a_client_is_connected_while_it_or_a_job_is_used() -> None:
+    assert connect().submit(command_jobspec(["true"])).result() == 0
+    client = connect()
+    job = client.submit(command_jobspec(SLEEP))
+    job.cancel()
+    events = job.events()
+    assert next(events).name == "submit"
+    client.close()
+    client.close()
+    events.close()
+    with pytest.raises(ConnectionLost, match="this client is closed"):
+        job.wait()
+
+
+PROGRAM = """
+import sys
+from flux_trio.client import FluxTrioExecutor, command_jobspec, connect
+"""
+
+
+def program(text: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM + text]
+    pipes = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipes, stderr=pipes, text=True)
+
+
+def test_a_client_is_closed_in_order_at_the_end_of_the_program(instance: RunningInstance) -> None:
+    text = "client = connect()\nprint(client.call('broker.info')['statedir'])"
+    with program(text) as running:
+        out, err = running.communicate(timeout=DEADLINE_S)
+    assert (out, err, running.returncode) == (f"{instance.statedir}\n", "", 0)
+    assert "connection lost" not in instance.ok("dmesg")
+
+
+def test_a_loop_over_output_is_ended_by_an_interrupt() -> None:
+    text = """
+job = connect().submit(command_jobspec(["sh", "-c", "echo ready; exec sleep 1000"]))
+for piece in job.output():
+    print(job, flush=True)
+"""
+    with program(text) as running:
+        assert running.stdout is not None
+        jobid = running.stdout.readline().strip()
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=DEADLINE_S)
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+    with connect() as client:
+        client.job(jobid).cancel()
+
+
+def test_a_program_that_ends_without_shutdown_waits_for_its_futures() -> None:
+    text = """
+executor = FluxTrioExecutor()
+executor.submit(max, 3, 4).add_done_callback(lambda future: print(future.result()))
+"""
+    with program(text) as running:
+        assert running.communicate(timeout=DEADLINE_S) == ("4\n", "")
 
 
 @pytest.mark.parametrize(
