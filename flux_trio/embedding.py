@@ -26,7 +26,7 @@ from flux_trio.client import SOCKET_FILE, Client, open_client
 from flux_trio.config import Config, FakeResourcesConfig, parse_config
 from flux_trio.instance import Instance, Surroundings, durable_store, error_of_start
 from flux_trio.instance import open_instance as run_instance
-from flux_trio.jobtap import Plugin, search_path
+from flux_trio.jobtap import PluginSource, plugin_sources, search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.process.groups import error_of_block, leaves, sole_error
 from flux_trio.process.private import DIRECTORY_MODE, make_directory
@@ -100,7 +100,7 @@ async def open_instance(
     nodes: int | None = None,
     cores: int | None = None,
     policy: str | None = None,
-    plugins: Iterable[Plugin | Callable[[], Plugin]] = (),
+    plugins: Iterable[PluginSource] = (),
     simulate: bool = False,
     statedir: str | os.PathLike[str] | None = None,
     config: str | Config = "",
@@ -108,20 +108,22 @@ async def open_instance(
     """Run an instance during the block.
 
     This machine acts as `nodes` nodes (1), each with `cores` cores, or with its own. `policy` is
-    fifo, easy, conservative or FILE.py:Class. Each of `plugins` is a jobtap plugin, or makes one.
+    fifo, easy, conservative or FILE.py:Class. Each of `plugins` is a jobtap plugin, makes one, or
+    is the path of its file.
     With `simulate` jobs run for their duration without processes, on 4 cores a node. Without
     `statedir` the state is temporary, and jobs that are active at the end are canceled; else they
     go on, and the next instance there takes them over. `config` has everything else, as TOML.
 
-    Raises ValueError for fewer than one node or core, FormatError for a wrong `config`, and
-    InstanceFailed if the instance does not start, and also if it ends by itself, when a service has
-    crashed that it cannot do without: then the block is cancelled. Errors of the block are raised
-    as they are.
+    Raises ValueError for fewer than one node or core, TypeError for `plugins` of another type,
+    FormatError for a wrong `config`, and InstanceFailed if the instance does not start, and also if
+    it ends by itself, when a service has crashed that it cannot do without: then the block is
+    cancelled. Errors of the block are raised as they are.
     """
     wanted = _config(config, nodes, cores, policy, simulate=simulate)
+    sources = plugin_sources(plugins)
     with ExitStack() as opened:
         directory = _directory(opened, statedir)
-        given = _surroundings(wanted, directory, plugins)
+        given = _surroundings(wanted, directory, sources)
         if _under_trio():
             async with _running(wanted, given, lasting=statedir is not None):
                 yield Embedded(directory)
@@ -175,9 +177,7 @@ def _directory(opened: ExitStack, statedir: str | os.PathLike[str] | None) -> Pa
     return directory
 
 
-def _surroundings(
-    config: Config, directory: Path, plugins: Iterable[Plugin | Callable[[], Plugin]]
-) -> Surroundings:
+def _surroundings(config: Config, directory: Path, plugins: Iterable[PluginSource]) -> Surroundings:
     try:
         inventory, exclude = find_inventory(config.resource, config.fake_resources)
     except FluxError as error:

@@ -42,7 +42,7 @@ from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import Idset, ResourceSet, check_utf8
-from flux_trio.jobtap import Plugin, PluginError, search_path
+from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -104,9 +104,9 @@ class Surroundings:
     `turn_sinks` get the trace with the turns of the modules' cores.
     A `trace` has its own sinks, and takes the place of one with `sinks`.
     Without `statedir` nothing is stored, no process can run and no client can connect. Each of
-    `plugins` is a function (or a class) that makes one for each job manager, or one object for all
-    of them. `users` looks up users for the access rules of queues. `reread` reads the configuration
-    file again, None without a file.
+    `plugins` is a function, a class or a file that makes one for each job manager, or one object
+    for all of them. `users` looks up users for the access rules of queues. `reread` reads the
+    configuration file again, None without a file.
     """
 
     inventory: ResourceSet
@@ -119,7 +119,7 @@ class Surroundings:
     listen: bool = False
     store: Callable[[], Store] = MemoryStore
     make_token: Callable[[], str] = secrets.token_urlsafe
-    plugins: Iterable[Plugin | Callable[[], Plugin]] = ()
+    plugins: Iterable[PluginSource] = ()
     users: Callable[[int], Awaitable[User]] = unix_user
     reread: Callable[[], Awaitable[Config]] | None = None
     enclosing: Enclosing | None = None
@@ -215,7 +215,7 @@ class Instance:
 
     def _make_plugins(self) -> list[Plugin]:
         """Return the plugins of a new job manager, which must not know what an earlier one knew."""
-        given = [each if isinstance(each, Plugin) else each() for each in self._given.plugins]
+        given = map(made, self._given.plugins)
         return [*builtin_plugins(self._lifetime, self._given.inventory), *given]
 
     @asynccontextmanager

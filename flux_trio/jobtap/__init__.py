@@ -24,6 +24,7 @@ from flux_trio.jobtap.job import Job, JobLookup
 from flux_trio.jobtap.loaded import PluginMethod
 from flux_trio.jobtap.loading import Loader, load_file, may_wait, search_path
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.sources import PluginSource, made, plugin_sources
 from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
 from flux_trio.messages import Errno, FluxError, Level
 from flux_trio.protocols import (
@@ -74,6 +75,7 @@ __all__ = [
     "PluginHost",
     "PluginLoop",
     "PluginMethod",
+    "PluginSource",
     "Reject",
     "Returns",
     "ServiceRequest",
@@ -87,10 +89,12 @@ __all__ = [
     "failure_listeners",
     "leave",
     "load_file",
+    "made",
     "may_wait",
     "on",
     "on_many",
     "open_host",
+    "plugin_sources",
     "reporting_failures",
     "search_path",
     "service",

@@ -6,7 +6,7 @@ processes, a listening socket, and a store that outlives the block.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -16,7 +16,7 @@ from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import Instance, Surroundings, open_instance
-from flux_trio.jobtap import Plugin
+from flux_trio.jobtap import PluginSource
 from flux_trio.sim import make_machine
 
 EPOCH: Final = 1_000_000_000.0
@@ -30,17 +30,17 @@ USERID: Final = 1000
 async def simulated_instance(
     inventory: ResourceSet | None = None,
     config: Config | None = None,
-    plugins: Iterable[Plugin | Callable[[], Plugin]] = (),
+    plugins: Iterable[PluginSource] = (),
     users: Mapping[int, User] | None = None,
 ) -> AsyncIterator[Instance]:
     """Open a running instance without processes, files or connections.
 
     The default `inventory` has four nodes of four cores. In `config`, `[exec] simulate` is always
     on and `[resource]` is ignored. A job runs for its jobspec's
-    `attributes.system.exec.test.run_duration`, else for its time limit. Each job manager makes anew
-    those of `plugins` that are given as classes or functions; an object stays the same when the job
-    manager is loaded again. `users` is the user database, by userid. Raises the error of a service
-    or plugin that does not start.
+    `attributes.system.exec.test.run_duration`, else for its time limit. Each job manager makes
+    anew those of `plugins` that are given as classes, functions or files; an object stays the same
+    when the job manager is loaded again. `users` is the user database, by userid. Raises the error
+    of a service or plugin that does not start.
     """
 
     async def user(userid: int) -> User:

@@ -16,13 +16,13 @@ from typing import Any, Final, Self
 
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import Jobspec
-from flux_trio.jobtap import failure_listeners
+from flux_trio.jobtap import PluginSource, failure_listeners, made
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing.fixtures import EPOCH
 from flux_trio.testing.harness_job import HarnessJob
 from flux_trio.testing.instance_job import plain_jobspec
 from flux_trio.testing.options import wrong_text
-from flux_trio.testing.plugins import PluginErrors, PluginSource, made
+from flux_trio.testing.plugins import PluginErrors
 from flux_trio.testing.stage import Stage
 from flux_trio.testing.trio_thread import TrioThread
 from flux_trio.trace import Kind, Record

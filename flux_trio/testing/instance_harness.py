@@ -27,14 +27,14 @@ from flux_trio.formats import (
     parse_r,
 )
 from flux_trio.instance import Instance, more_sinks
-from flux_trio.jobtap import Plugin, failure_listeners
+from flux_trio.jobtap import Plugin, PluginSource, failure_listeners
 from flux_trio.messages import FluxError, service_of, topics
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
 from flux_trio.testing.instance_job import InstanceJob, check_job, plain_jobspec
 from flux_trio.testing.options import wrong_text
-from flux_trio.testing.plugins import GivenPlugins, PluginErrors, PluginSource
+from flux_trio.testing.plugins import GivenPlugins, PluginErrors
 from flux_trio.testing.trio_thread import TrioThread
 from flux_trio.testing.watching import Watched, watched
 from flux_trio.trace import Record

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
-from typing import TypeAlias
 
-from flux_trio.jobtap import HandlerFailed, Plugin, load_file
-
-PluginSource: TypeAlias = Plugin | Callable[[], Plugin] | str | os.PathLike[str]
-"""A plugin, or what makes one: a class or a function without arguments, or the path of a file."""
-
-
-def made(source: PluginSource) -> Plugin:
-    """Return the plugin. Raises PluginError for a bad file, TypeError for anything else."""
-    if isinstance(source, str | os.PathLike):
-        return load_file(Path(source))
-    plugin = source() if callable(source) and not isinstance(source, Plugin) else source
-    if not isinstance(plugin, Plugin):
-        raise TypeError(
-            "plugins: expected plugins, their classes, functions that make them, or paths of "
-            f"files, got {source!r}" + (f", which returns {plugin!r}" * (plugin is not source))
-        )
-    return plugin
+from flux_trio.jobtap import HandlerFailed, Plugin, PluginSource, made
 
 
 class GivenPlugins:

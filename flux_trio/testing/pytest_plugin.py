@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 import pytest
 
 if TYPE_CHECKING:
+    from flux_trio.jobtap import PluginSource
     from flux_trio.lab import Fault
     from flux_trio.testing.harness import PluginHarness
     from flux_trio.testing.instance_harness import InstanceHarness, PlayedExec, PlayedScheduler
-    from flux_trio.testing.plugins import PluginSource
     from flux_trio.testing.world_harness import WorldHarness
 
 _MARKERS: Final = (

@@ -202,6 +202,50 @@ def test_the_samples_do_what_they_say(name: str, said: str) -> None:
     assert done.stdout.startswith(said)
 
 
+def broken() -> jobtap.Plugin:
+    raise LookupError("no rules")
+
+
+def test_plugins_are_files_too(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from flux_trio.jobtap import Plugin\nclass Mine(Plugin):\n    pass\n")
+
+    async def main() -> None:
+        async with (
+            open_instance(plugins=[str(file), Refusing], simulate=True) as instance,
+            instance.connect() as client,
+        ):
+            listed = await client.call("job-manager.jobtap-list")
+            assert {"mine", "refusing"} <= set(listed["plugins"])
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "error", "text"),
+    [
+        (["/nope/mine.py"], InstanceFailed, "^no plugin /nope/mine.py: there is no such file$"),
+        (
+            [broken],
+            InstanceFailed,
+            r"broken .*: LookupError: no rules \(.*test_embedding.py:\d+\)$",
+        ),
+        ([dict], InstanceFailed, "expected a plugin from <class 'dict'>, got {}"),
+        ([Refusing, 3], TypeError, "^plugins: expected plugins, .* or paths of files, got 3$"),
+        ("mine.py", TypeError, "^plugins: expected a list of plugins, .*, got 'mine.py'$"),
+    ],
+)
+def test_plugins_that_are_none_are_told(
+    run: Run, plugins: Any, error: type[Exception], text: str
+) -> None:
+    async def main() -> None:
+        with pytest.raises(error, match=text):
+            async with open_instance(plugins=plugins, simulate=True):
+                pass
+
+    run(main)
+
+
 def test_an_instance_without_nodes_or_cores_is_refused(run: Run) -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="nodes: expected at least 1, got 0"):

@@ -225,7 +225,7 @@ def test_property_with_a_name_of_ours_is_refused(name: str) -> None:
     ("source", "error", "text"),
     [
         (3, TypeError, r"expected plugins, their classes, .*, got 3$"),
-        (int, TypeError, r"got <class 'int'>, which returns 0"),
+        (int, PluginError, r"expected a plugin from <class 'int'>, got 0$"),
         ("none.py", PluginError, r"no plugin none\.py: there is no such file"),
     ],
 )
