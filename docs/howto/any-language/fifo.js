@@ -13,7 +13,7 @@ const given = new Map(); // job id: Map of rank to cores
 const granting = new Map(); // job id: job whose R is being stored
 let flux;
 
-// --- sets: "0-3,7" and node[0-3,7]
+// --- sets: "0-3,7"; hosts: node[0-3,7],login
 
 function members(idset) {
   return idset.split(",").filter(Boolean).flatMap((part) => {
@@ -26,9 +26,13 @@ function idset(numbers) {
   return [...numbers].sort((a, b) => a - b).join(",");
 }
 
-function hosts(names) {
-  const [, prefix, idset] = names.match(/^(.*)\[(.*)\]$/) ?? [];
-  return idset === undefined ? [names] : members(idset).map((number) => prefix + number);
+function hosts(hostlist) {
+  return hostlist.match(/[^,[]+(\[[^\]]*\])?/g).flatMap((part) => {
+    const [, prefix, numbers] = part.match(/^(.*)\[(.*)\]$/) ?? [];
+    if (numbers === undefined) return [part];
+    const width = numbers.match(/^\d+/)[0].length;
+    return members(numbers).map((number) => prefix + String(number).padStart(width, "0"));
+  });
 }
 
 // --- resources

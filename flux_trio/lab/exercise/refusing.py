@@ -10,7 +10,7 @@ from flux_trio.broker import Handle
 from flux_trio.editions import CLASSIC
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
 from flux_trio.formats import Idset
-from flux_trio.lab.exercise.stage import Stage, Stuck
+from flux_trio.lab.exercise.stage import SCHED_MACHINE, Stage, Stuck
 from flux_trio.messages import (
     Errno,
     Request,
@@ -20,7 +20,6 @@ from flux_trio.messages import (
     service_of,
     topics,
 )
-from flux_trio.sim import make_machine
 
 WHY: Final = "refused by an exercise"
 
@@ -104,8 +103,7 @@ async def release_refused(stage: Stage) -> None:
     before = stage.nready
     async with standing_in(stage, topics.RESOURCE) as resource:
         acquire = await resource.asked(topics.RESOURCE_ACQUIRE)
-        machine = make_machine(2, 1)
-        resource.change(acquire, Grown(machine, machine.ranks, Idset()))
+        resource.change(acquire, Grown(SCHED_MACHINE, SCHED_MACHINE.ranks, Idset()))
         await stage.ready(before)
         resource.change(acquire, Shrunk(Idset.of([1])))
         await resource.refuse(await resource.asked(topics.RESOURCE_RELEASE), "28.release.10")

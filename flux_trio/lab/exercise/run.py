@@ -22,11 +22,11 @@ from flux_trio.config import Config
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.judge import Clause, load_clauses
-from flux_trio.lab.exercise import execution, scheduling
+from flux_trio.lab.exercise import execution
 from flux_trio.lab.exercise.findings import Ended, Findings
 from flux_trio.lab.exercise.jury import Jury
 from flux_trio.lab.exercise.program import Driven, Program, ProgramNotStarted
-from flux_trio.lab.exercise.stage import LOOK_S, Act, Stage, Stuck
+from flux_trio.lab.exercise.stage import LOOK_S, SCHED_MACHINE, Act, Stage, Stuck
 from flux_trio.messages import FluxError, topics
 from flux_trio.services.module_process import system_clock
 from flux_trio.sim import make_machine
@@ -57,12 +57,7 @@ class Kit:
 
 
 SCHED_KIT: Final = Kit(
-    topics.SCHED,
-    topics.SCHED_READY,
-    "scheduler",
-    (20, 27, 28),
-    make_machine(scheduling.NNODES, scheduling.CORES),
-    is_simulated=True,
+    topics.SCHED, topics.SCHED_READY, "scheduler", (20, 27, 28), SCHED_MACHINE, is_simulated=True
 )
 EXEC_KIT: Final = Kit(
     topics.JOB_EXEC,

@@ -11,11 +11,11 @@ from typing import Any, Final
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
 from flux_trio.lab.exercise.refusing import hello_refused, ready_refused, release_refused
-from flux_trio.lab.exercise.stage import Act, Order, Stage, all_have, many
+from flux_trio.lab.exercise.stage import SCHED_MACHINE, Act, Order, Stage, all_have, many
 from flux_trio.messages import FluxError, topics
 
-NNODES: Final = 4
-CORES: Final = 4  # of each node
+NNODES: Final = SCHED_MACHINE.nnodes
+CORES: Final = SCHED_MACHINE.ncores // NNODES  # of each node
 LONG_S: Final = 3600.0  # a job that the act ends itself
 CROSSINGS: Final = 10  # attempts to send something while the answer is on its way
 FIRST: Final = "0"

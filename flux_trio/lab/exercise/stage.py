@@ -14,10 +14,16 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
-from flux_trio.formats import Jobspec, format_fluid
+from flux_trio.formats import Jobspec, ResourceSet, format_fluid
 from flux_trio.lab.exercise.program import Driven
 from flux_trio.messages import FluxError, Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
+
+SCHED_MACHINE: Final = ResourceSet.build(
+    ((rank, 0b1111, 0) for rank in range(4)), ("node08", "node09", "node10", "login").__getitem__
+)
+"""The nodes of a scheduler. Their nodelist, `node[08-10],login`, has a range, numbers with zeros in
+front, and a name alone."""
 
 RUN: Final = "system.exec.test.run_duration"
 """The attribute with the seconds that a job pretends to run where execution is simulated."""
