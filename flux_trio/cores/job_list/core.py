@@ -3,7 +3,8 @@
 It holds a small record of each active job, folded from eventlog and journal (`follow`), and a few
 numbers of each finished job (`finished`). It reads the rest from the kvs when a request needs it.
 At the start, requests wait until every active job has been read; they are refused if there is no
-job manager then. If the job manager goes away later, lists show the last known state.
+job manager then. If the job manager goes away later, lists show the last known state. The next job
+manager may have new jobs before job-list knows them: requests about such a job wait until it does.
 """
 
 from __future__ import annotations
@@ -160,6 +161,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
                     self._fired(key)
                 case _:
                     assert_never(message)
+        if not self._follower.is_behind:
+            requests = [*self._asked.pop_late(), *requests]
         if requests:
             self._follower.catch_up()
         for record in self._records.settle():
@@ -211,7 +214,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         call = self._exchange.calls.match(response)
         match call:
             case JournalFollowed():
-                self._follower.handle_response(response)
+                self._journal_answered(response)
             case ActiveListed() | ActiveLogs() | EndedPage() | StrayLog() as step:
                 self._follower.scan.step_answered(step, response)
                 self._listings.filled()
@@ -236,6 +239,12 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             case _:
                 assert_never(call)
 
+    def _journal_answered(self, response: Response) -> None:
+        self._follower.handle_response(response)
+        if (hindrance := self._follower.hindrance) is not None:
+            for request in self._asked.pop_late():
+                self._exchange.send(respond_error(request, *hindrance))
+
     def _call_about(self, request: Request, jobid: int, response: Response) -> None:
         try:
             text = value_in(response)
@@ -243,8 +252,11 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         except FluxError as error:
             self._exchange.send(respond_error(request, error.errnum, error.text))
             return
-        if record is not None and not record.is_active:  # else refused, or unknown
+        if record is not None and not record.is_active:
             self._records.finished = record
+        elif record is not None and self._follower.is_behind and jobid not in self._records.jobs:
+            self._asked.put_off(request)
+            return  # else it was refused, or is unknown
         self._exchange.send(self._methods.call(request))
         self._records.finished = None
 

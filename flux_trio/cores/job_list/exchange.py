@@ -123,13 +123,19 @@ Exchange: TypeAlias = Outbox[JobListCall, JobListAction, JobListTimer]
 
 
 class Asked(Part):
-    """Forgets the reads of a peer that is gone, without searching others' (6.disconnect.2)."""
+    """The requests that wait for a read, or until job-list has caught up with the job manager.
+
+    Those of a peer that is gone are forgotten without searching others' (6.disconnect.2). All are
+    by sender, and bounded by the requests that senders have open.
+    """
 
     _open: dict[str, set[Matchtag]]
+    _late: dict[str, list[Request]]
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._open = {}  # by sender; bounded by the requests that senders have open
+        self._open = {}
+        self._late = {}
 
     def began(self, request: Request, matchtag: int) -> None:
         """Note that a read with this matchtag is under way for `request`."""
@@ -142,7 +148,17 @@ class Asked(Part):
         if not of_sender:
             del self._open[request.sender]
 
+    def put_off(self, request: Request) -> None:
+        """Keep a request about a job that is not known yet."""
+        self._late.setdefault(request.sender, []).append(request)
+
+    def pop_late(self) -> list[Request]:
+        """Remove and return the requests that were put off."""
+        late, self._late = self._late, {}
+        return [request for of_sender in late.values() for request in of_sender]
+
     def forget(self, sender: str) -> None:
-        """Ignore the answers to the reads of a peer that is gone."""
+        """Forget what a peer that is gone has asked."""
+        self._late.pop(sender, None)
         for matchtag in self._open.pop(sender, ()):
             self._exchange.calls.close(matchtag)

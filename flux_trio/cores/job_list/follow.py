@@ -63,6 +63,11 @@ class Follower(Part):
         self.ready = False
         self.hindrance = None  # errnum and text, once the journal has ended
 
+    @property
+    def is_behind(self) -> bool:
+        """Return whether there may be active jobs that were not read yet."""
+        return not self._begun or self.scan.running
+
     def open(self) -> None:
         """Open the journal; try later if the eventlogs for the last one are still being read."""
         if self.scan.running:

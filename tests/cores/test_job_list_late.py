@@ -1,0 +1,95 @@
+"""job-list: requests about jobs that the next job manager has accepted and job-list has not read.
+
+A client that has the id of such a job must not hear that there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.job_list.follow import SLICE_EVENTS
+from flux_trio.formats import Event
+from flux_trio.messages import Errno, topics
+from tests.support.asking import gone, service_back
+from tests.support.eventlogs import event, inactive, pending
+from tests.support.listing import ListedJobs
+
+NEW = 7
+UNKNOWN = [(Errno.ENOENT, "unknown job id")]
+ASKED: dict[str, dict[str, Any]] = {
+    topics.LIST_ID: {"id": NEW},
+    topics.INFO_LOOKUP: {"id": NEW, "keys": ["eventlog"]},
+    topics.INFO_WATCH: {"id": NEW, "path": "eventlog"},
+}
+
+
+def ask(listed: ListedJobs, topic: str) -> list[tuple[int, Any]]:
+    return listed.ask(topic, ASKED[topic], streaming=topic == topics.INFO_WATCH)
+
+
+@pytest.fixture
+def listed() -> ListedJobs:
+    """A job list that asks the next job manager for its journal; this one has accepted a job."""
+    listed = ListedJobs()
+    listed.start()
+    listed.lose_journal()
+    listed.turn(service_back("job-manager"))
+    listed.store_jobspec(NEW)
+    listed.store_log(NEW, pending())
+    return listed
+
+
+@pytest.mark.parametrize("topic", ASKED)
+def test_request_waits_until_the_job_is_read(listed: ListedJobs, topic: str) -> None:
+    assert ask(listed, topic) == []
+    listed.tell()
+    answers = listed.take_sent()
+    assert {errnum for errnum, _ in answers} == {0}
+    assert len(answers) == (len(pending()) if topic == topics.INFO_WATCH else 1)
+
+
+def test_request_waits_while_jobs_are_read(listed: ListedJobs) -> None:
+    """The index was read before the job was stored; the journal tells of it, in two slices."""
+    listed.waits = True
+    listed.tell()
+    late, more = NEW + 1, event("annotations", annotations={})
+    listed.tell(*[(NEW, -1, more)] * SLICE_EVENTS, *enumerated(late, pending()))
+    assert listed.ask(topics.INFO_LOOKUP, {"id": late, "keys": ["eventlog"]}) == []
+    while listed.answers:
+        listed.let_kvs_answer()
+    ((errnum, _),) = listed.take_sent()
+    assert errnum == 0
+
+
+def enumerated(jobid: int, events: list[Event]) -> list[tuple[int, int, Event]]:
+    return [(jobid, place, each) for place, each in enumerate(events)]
+
+
+def test_request_about_a_job_that_ends_meanwhile_is_answered(listed: ListedJobs) -> None:
+    assert ask(listed, topics.INFO_WATCH) == []
+    listed.store_log(NEW, inactive()[len(pending()) :])
+    listed.tell()
+    *answers, end = listed.take_sent()
+    assert len(answers) == len(inactive())
+    assert end[0] == Errno.ENODATA
+
+
+def test_request_is_refused_if_the_job_manager_is_gone_again(listed: ListedJobs) -> None:
+    assert ask(listed, topics.LIST_ID) == []
+    listed.lose_journal()
+    assert listed.take_sent() == [(Errno.ENOSYS, "job-manager is gone")]
+
+
+def test_request_of_a_client_that_is_gone_is_forgotten(listed: ListedJobs) -> None:
+    """6.disconnect.2."""
+    assert ask(listed, topics.INFO_LOOKUP) == []
+    assert ask(listed, topics.LIST_ID) == []
+    listed.turn(gone(topics.JOB_INFO, "alice"))
+    listed.tell()
+    assert listed.take_sent() == []
+
+
+def test_job_that_nobody_has_is_unknown_at_once(listed: ListedJobs) -> None:
+    assert listed.ask(topics.LIST_ID, {"id": NEW + 1}) == UNKNOWN
