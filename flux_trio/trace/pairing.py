@@ -215,7 +215,14 @@ class Ends:
         self._calls.setdefault(sender, set()).add(service)
 
     def _note_end(self, module: str) -> None:
-        """A module has ended: the broker tells the services that it has called."""
+        """A module has ended: the broker tells the services that it has called.
+
+        What services send from now on to those who have asked the same, such as other followers of
+        the journal, is not for this module. It alone asks what its role begins with.
+        """
+        for topic, sender in list(self._asked.items()):
+            if sender == module and topic not in topics.FIRST_REQUESTS:
+                del self._asked[topic]
         called = self._calls.pop(module, set())
         if module not in self._known:
             called |= _CALLED_BY_SERVICES

@@ -113,6 +113,15 @@ def test_flux_core_is_not_accused_wherever_the_trace_begins() -> None:
     assert (wrong, ncuts >= 60) == ([], True)
 
 
+def test_a_module_that_was_removed_is_not_answered_if_others_follow_the_journal() -> None:
+    """6.disconnect.2: a trace of modules does not say to which of its followers an event goes."""
+    text = recorded.module_trace("removed.sched-fifo.trace")
+    judgement = recorded.judged_source(read_trace(text.splitlines(keepends=True)))
+    assert judgement.violations == ()
+    assert judgement.unexplained == ()
+    assert judgement.verdicts["27.hello.1"] is Verdict.KEPT
+
+
 @pytest.mark.parametrize("name", TRACES)
 def test_live_trace_of_flux_core_breaks_nothing(name: str) -> None:
     """Also at its end, where nothing is due that was not done."""
