@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import known_by_value, members, part, system
 from flux_trio.judge.engine.selector import (
+    BROKER,
     EVENT,
     RECV,
     errnum,
@@ -264,7 +265,7 @@ def _answering(record: Record, seen: Seen) -> Answering:
         is_error,
         is_error or "note" in content,
         jobid is not None,
-        record.party == facts.scheduler,
+        record.party == facts.scheduler or _is_of_unseen(record, seen),
         facts.is_ready,
         link.gone > link.hello_sent and facts.scheduler in ("", record.party),
         is_refused(link),
@@ -280,6 +281,13 @@ def _answering(record: Record, seen: Seen) -> Answering:
         known.environment,
         shortfall(known, seen) != "",
     )
+
+
+def _is_of_unseen(record: Record, seen: Seen) -> bool:
+    """Whether a module answers as the scheduler whose hello was before the trace."""
+    facts = seen.facts
+    is_unseen = not facts.begins and not facts.scheduler and not link_of(seen).gone
+    return is_unseen and record.party != BROKER
 
 
 def shortfall(known: SchedJob, seen: Seen) -> str:
