@@ -22,10 +22,10 @@ demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minu
 
 # In three processes, since tests with real processes wait; `make test ARGS=-n0` is one after the other.
 test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (5 min)
-	$(BIN)/python -m pytest -n3 -m "not gate and not real_flux" $(ARGS)
+	$(BIN)/python -m pytest -n3 --dist=worksteal -m "not gate and not real_flux" $(ARGS)
 
 gate: $(READY) ## the tests of tests, and searches that take long (2 min)
-	$(BIN)/python -m pytest -n3 -m gate $(ARGS)
+	$(BIN)/python -m pytest -n3 --dist=worksteal -m gate $(ARGS)
 
 real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 min)
 	$(BIN)/python -m pytest -n0 -m real_flux $(ARGS)

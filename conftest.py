@@ -1,8 +1,9 @@
 """What every test run knows: rewriting snapshots; instances keep to the RFCs and to the tables."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,7 +45,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let no collection look through what was imported, and the tests: they are there to the end.
+    freeze_what_is_there()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, Any, Any]:
+    result = yield
+    if nextitem is not None and nextitem.path != item.path:
+        freeze_what_is_there()
+    return result
+
+
+def freeze_what_is_there() -> None:
+    """Let no later collection look through what was imported, the tests, and what they left.
 
     A plugin that is removed is collected at once, and many tests remove some.
     """
