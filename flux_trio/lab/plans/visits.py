@@ -1,7 +1,7 @@
 """Draws what is seldom visited: the second page, the second time, and requests that nobody makes.
 
-Each has a share of the worlds. Those with many jobs have small pages, a job that is moved, and a
-request for the history, so that a campaign visits these in any case.
+Each has a share of the worlds. Those with many jobs have small pages, jobs that are moved, and
+requests for the history, late enough that faults hardly ever prevent them.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ def with_visits(draw: Random, plan: Plan, span_s: float, *, is_to_grow: bool) ->
         _divide_into_queues(visits)
     if visits.plan.queues and (draw.random() < 0.7 or has_many):
         _move(visits)
-        if is_to_grow and (draw.random() < 0.3 or has_many):
-            _move_a_held_job(visits, 0.0 if has_many else visits.moment())
+        if is_to_grow and draw.random() < 0.3:
+            _move_held_jobs(visits, visits.moment())
     if draw.random() < 0.3 or has_many:
         _read_history(visits)
-    if has_many:  # when jobs have ended, so that there is more than a page of them
-        visits.ask(Do(span_s * 2, "history"), Do(span_s * 4, "purge"), Do(span_s * 4, "history"))
     if draw.random() < _BUILTINS_SHARE:
         _load_builtins(visits)
     for visit in _SELDOM if is_to_grow else ():
         if draw.random() < _SELDOM_SHARE:
             visit(visits)
+    if len(visits.plan.jobs) >= MANY_JOBS:
+        _end_with_what_is_seldom(visits, is_to_grow=is_to_grow)
     return visits.plan
 
 
@@ -220,17 +220,36 @@ def _move(visits: _Visits) -> None:
         visits.ask(Do(round(at + moves * step + draw.choice((0.0, 0.5, 5.0)), 1), "queue-start"))
 
 
-def _move_a_held_job(visits: _Visits, at: float) -> None:
-    """A job that is held is moved, mostly there and back, and released."""
+def _move_held_jobs(visits: _Visits, at: float, njobs: int = 1) -> None:
+    """Jobs that are held are moved, mostly there and back; the first is released, others end."""
     draw = visits.draw
     queue = draw.randrange(visits.plan.queues)
-    (place,) = visits.submit(JobPlan(at, run=0.5, urgency=_HELD, queue=queue))
+    places = visits.submit(*[JobPlan(at, run=0.5, urgency=_HELD, queue=queue)] * njobs)
     for _ in range(draw.choice((1, 2, 2))):
         queue = (queue + 1) % visits.plan.queues
         at = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
-        visits.ask(Do(at, "move", job=place, queue=queue))
+        visits.ask(*(Do(at, "move", job=place, queue=queue) for place in places))
     at = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
-    visits.ask(Do(at, "urgency", job=place, value=_URGENCY))
+    first, *others = places
+    visits.ask(Do(at, "urgency", job=first, value=_URGENCY))
+    visits.ask(*(Do(at, "cancel", job=place) for place in others))
+
+
+def _end_with_what_is_seldom(visits: _Visits, *, is_to_grow: bool) -> None:
+    """After most faults, jobs are moved, and the history is more than a page.
+
+    Before, faults may take the jobs that were to be moved, and while nodes are away none ends: so
+    most of these are canceled.
+    """
+    visits.plan = replace(visits.plan, pages=SMALL)
+    if not visits.plan.queues:
+        _divide_into_queues(visits)
+    at = visits.span_s * 2
+    visits.ask(Do(at, "queue-enable"), Do(at, "history"))
+    if is_to_grow:
+        _move_held_jobs(visits, at + 1.0, SMALL + 2)
+    at = visits.span_s * 4
+    visits.ask(Do(at, "history"), Do(at, "purge"), Do(at, "history"))
 
 
 def _read_history(visits: _Visits) -> None:
