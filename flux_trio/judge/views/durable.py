@@ -40,13 +40,10 @@ class Durable(Live, frozen=True, gc=False):
     settled: Place = 0
     """The value of `until` a second ago or earlier."""
     commits: tuple[tuple[int, Place], ...] = ()
-    """The matchtag and the record of each commit that was not answered.
-
-    Of several commits of one turn only the last has its own record, since each of them may have any
-    of the turn's events; the others have the record of the commit before the turn.
-    """
+    """The matchtag of each commit that was not answered, and the record of the first commit of its
+    turn: each commit of a turn may have any of the turn's events."""
     answered: tuple[Place, ...] = ()
-    """The records of the commits that were answered in this turn of the party.
+    """The records in `commits` of those that were answered in this turn of the party.
 
     The party may have received the answers together. Then it sends what waited for the first commit
     only after all of these answers, and after its next commit.
@@ -60,8 +57,9 @@ def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Se
     durable = durable or Durable()
     matchtag = getattr(record.message, "matchtag", 0)
     if record.kind == SEND:
-        commits = (*_one_place_a_turn(durable, record.party, seen), (matchtag, record.n))
-        return durable.but(commits=commits, has_sent=True)
+        n = durable.commits[-1][1] if durable.commits else 0
+        first = record.n if n == 0 or seen.knew(record.party, n) else n
+        return durable.but(commits=(*durable.commits, (matchtag, first)), has_sent=True)
     until, left, answered = durable.until, durable.commits, durable.answered
     if errnum(record):
         return durable.but(commits=tuple([each for each in left if each[0] != matchtag]))
@@ -69,22 +67,14 @@ def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Se
         until, answered = max((until, *answered)), ()
     for commit in durable.commits:
         if commit[0] == matchtag:
-            if commit[1] > max((until, *answered)):
+            left = tuple([each for each in left if each is not commit])
+            if commit[1] not in [first for _, first in left]:
                 answered = (*answered, commit[1])
                 until = max(until, answered[0])
-            left = tuple([each for each in left if each is not commit])
     sample, settled = durable.sample, durable.settled
     if seen.is_old(sample[1]):
         sample, settled = (durable.until, durable.known_at), sample[0]
     return Durable(until, record.n, sample, settled, left, answered)
-
-
-def _one_place_a_turn(durable: Durable, party: str, seen: Seen) -> tuple[tuple[int, Place], ...]:
-    """Return the unanswered commits, when another one is sent: see `Durable.commits`."""
-    if not durable.commits or seen.knew(party, durable.commits[-1][1]):
-        return durable.commits
-    *before, (matchtag, _) = durable.commits
-    return (*before, (matchtag, before[-1][1] if before else durable.until))
 
 
 DURABLE: Final = view(
