@@ -39,7 +39,7 @@ def test_output_of_any_content_is_kept_whole_and_harms_no_neighbour(
 
 
 def test_long_output_is_read_by_all_commands_piece_by_piece(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", "sh", "-c", "seq 1000000").strip()
+    jobid = instance.ok("submit", "sh", "-c", "seq 100000").strip()
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
     wanted = "".join(f"{n}\n" for n in range(1, 1_000_001))
     for command in (
@@ -125,7 +125,7 @@ def test_what_the_limit_cuts_off_is_noted_and_the_job_is_well(instance: RunningI
 
 
 def test_reader_that_goes_away_ends_the_command(instance: RunningInstance) -> None:
-    with instance.popen("run", "sh", "-c", "seq 1000000") as run:
+    with instance.popen("run", "sh", "-c", "seq 100000") as run:
         assert run.stdout is not None
         assert os.read(run.stdout.fileno(), 4) == b"1\n2\n"
         run.stdout.close()

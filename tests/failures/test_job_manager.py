@@ -11,9 +11,19 @@ from trio.testing import MockClock
 from flux_trio import jobtap
 from flux_trio.broker import Handle, ModuleNotStarted
 from flux_trio.messages import Errno, Flag, Level, Request, topics
-from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from flux_trio.trace import Kind, Record
-from tests.support.failing import ENDS, HOUR, RECOVERY_S, Mortal, Scene, scene, settle
+from tests.support.failing import (
+    ENDS,
+    HOUR,
+    RECOVERY_S,
+    WITHOUT,
+    Mortal,
+    Scene,
+    allocated,
+    both,
+    scene,
+    settle,
+)
 from tests.support.leaks import nothing_left
 
 NAME = "job-manager"
@@ -197,13 +207,10 @@ async def test_fakes_hear_of_the_job_managers_end_and_may_say_hello_again(
     autojump_clock: MockClock,
 ) -> None:
     "readings: Job manager gone. They get its disconnect, even before they were asked for anything."
-    async with scene(("sched", "job-exec")) as s:
+    async with scene(WITHOUT) as s:
         manager = await s.make_mortal(NAME)
-        sched, execution = FakeScheduler(), FakeExec()
-        await s.load("sched", sched)
-        await s.load("job-exec", execution)
-        jobid = await s.submit()
-        await sched.grant(jobid)
+        sched, execution = await both(s)
+        jobid = await allocated(s, sched)
         execution.tell(jobid, "start")
         await settle()
         await s.end(NAME, "raises", manager)

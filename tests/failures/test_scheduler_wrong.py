@@ -14,11 +14,10 @@ from flux_trio.formats.spelling import spelled
 from flux_trio.messages import Errno, topics
 from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from tests.support.breaking import named
-from tests.support.failing import Scene, scene, settle
+from tests.support.failing import WITHOUT, Scene, allocated, both, scene, settle
 from tests.support.leaks import nothing_left
 
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
-WITHOUT = ("sched", "job-exec")
 UNKNOWN = 99
 AFTER = "27.success.8"  # an answer after SUCCESS
 UNASKED = "27.alloc.11"  # a CANCEL of a request that is open
@@ -115,11 +114,8 @@ WRONG: dict[str, tuple[str, Callable[[FakeScheduler, int, int], None], str]] = {
 
 
 async def pending_and_running(s: Scene) -> tuple[FakeScheduler, FakeExec, int, int]:
-    sched, execution = FakeScheduler(), FakeExec()
-    await s.load("job-exec", execution)
-    await s.load("sched", sched)
-    running = await s.submit()
-    await sched.grant(running)
+    sched, execution = await both(s)
+    running = await allocated(s, sched)
     execution.tell(running, "start")
     pending = await s.submit()
     return sched, execution, pending, running

@@ -35,7 +35,7 @@ BREAKING: Final = {
     # asks everything wrongly, as in the recording
     "tests/recordings/test_rpc_errors.py": ANY,
     # a scheduler that ends between hello and ready, as if ENODATA were the reason
-    "tests/failures/test_scheduler.py::test_next_scheduler_takes_over_from_every_state"
+    "tests/failures/test_next_scheduler.py::test_next_scheduler_takes_over_from_every_state"
     "[queued_before_ready": "6.streaming.3",
 }
 """By the beginning of a test's id, the clauses that whoever the test plays breaks."""

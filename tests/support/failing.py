@@ -18,7 +18,7 @@ from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.messages import Level, topics
 from flux_trio.sim import make_machine
-from flux_trio.testing.fakes import RETURN
+from flux_trio.testing.fakes import RETURN, FakeExec, FakeScheduler
 from flux_trio.trace import Kind, Record
 from tests.support.tracing import recorded
 
@@ -180,3 +180,20 @@ class Mortal:
 
 
 ENDS = ("raises", "returns", "removed")
+
+WITHOUT = ("sched", "job-exec")  # a test that plays both
+
+
+async def both(s: Scene) -> tuple[FakeScheduler, FakeExec]:
+    """Load fakes of both."""
+    sched, execution = FakeScheduler(), FakeExec()
+    await s.load("sched", sched)
+    await s.load("job-exec", execution)
+    return sched, execution
+
+
+async def allocated(s: Scene, sched: FakeScheduler) -> int:
+    """A job that has its resources; its id."""
+    jobid = await s.submit()
+    await sched.grant(jobid)
+    return jobid
