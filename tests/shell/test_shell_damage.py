@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,13 +84,6 @@ def test_last_line_that_was_cut_off_counts_as_never_written() -> None:
 
 
 # A host
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    directory = tmp_path / "shell"
-    with no_process_left(directory):
-        yield directory
 
 
 Change = Callable[[bytes], bytes]

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flux_trio.shell.input import NO_PIPES, PIPES_MAX, JobInputs
 from flux_trio.shell.protocol import Attach, Done, Fed, Feed, List, Listing, Signal, Started
-from tests.support.shell import Shell, no_process_left, open_shell
+from tests.support.shell import Shell, open_shell
 
 pytestmark = pytest.mark.real
 
 PIPE_BYTES = 1 << 16
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "shell"
-    with no_process_left(path):
-        yield path
 
 
 async def start(shell: Shell, script: str, ntasks: int = 1) -> None:

@@ -22,7 +22,7 @@ from flux_trio.shell.protocol import (
     Unknown,
 )
 from flux_trio.shell.shortage import is_shortage
-from tests.support.shell import Shell, hosts, no_process_left, open_shell, tasks, until
+from tests.support.shell import Shell, hosts, open_shell, tasks, until
 
 pytestmark = pytest.mark.real
 
@@ -31,13 +31,6 @@ PIPE_FOR_EXEC = 2  # by which a child says that it could not be executed
 COMMAND, OWN = "/bin/command", "/state/shell/jobs/1.0.out"
 NOT_LAUNCHED = 1000  # a job
 PIPE_FOR_INPUT = 2  # one of them stays with the host
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "shell"
-    with no_process_left(path):
-        yield path
 
 
 @contextmanager

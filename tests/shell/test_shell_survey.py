@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flux_trio.shell.protocol import Done, Signal, Survey, Survivors
-from tests.support.shell import Shell, no_process_left, open_shell, tasks_in_number, until
+from tests.support.shell import Shell, open_shell, tasks_in_number, until
 
 pytestmark = pytest.mark.real
 
@@ -21,13 +20,6 @@ esac"""
 
 INNER = 'FLUX_TRIO_SHELL="$FLUX_TRIO_SHELL in.5"'
 """The mark of a process of a job in an instance that runs in the job."""
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "shell"
-    with no_process_left(path):
-        yield path
 
 
 async def survivors(shell: Shell) -> list[int]:
