@@ -8,6 +8,7 @@ from flux_trio.messages import Errno, Response
 from tests.support.asking import asked, asked_by_guest
 from tests.support.exec_script import (
     MANAGER,
+    RELEASE,
     START_AT,
     ExecScript,
     jobspec,
@@ -18,7 +19,6 @@ from tests.support.exec_script import (
 )
 
 LONG = jobspec(test={"run_duration": "60s"})
-RELEASE = ("release", "0", True)
 
 
 def test_start_with_reattach_is_answered_with_reattached() -> None:

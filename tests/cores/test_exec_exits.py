@@ -9,11 +9,10 @@ import pytest
 from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.turns import ClearTimer, SetTimer
 from flux_trio.shell.protocol import FirstExit, Signal
-from tests.support.exec_script import START_AT, ExecScript, jobspec, resources, told
+from tests.support.exec_script import RELEASE, START_AT, ExecScript, jobspec, resources, told
 
 KILLED = FirstExit(7, 1, 137 << 8, "Killed")
 WELL = FirstExit(7, 1, 0, "Exit 0")
-RELEASE = ("release", "0", True)
 
 
 def running(**options: Any) -> ExecScript:

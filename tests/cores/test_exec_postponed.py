@@ -13,6 +13,7 @@ from flux_trio.shell.protocol import Attach, Postponed, Signal, Start, Started, 
 from tests.support.asking import service_back
 from tests.support.exec_script import (
     MANAGER,
+    RELEASE,
     START_AT,
     ExecScript,
     job_exception,
@@ -25,7 +26,6 @@ from tests.support.exec_script import (
 
 NO_MEMORY = "no process can be made: Cannot allocate memory"
 REASON = f"the shell host cannot start jobs now: {NO_MEMORY}"
-RELEASE = ("release", "0", True)
 RETRY = TimerFired(TimerKey(TimerKind.RETRY))
 
 

@@ -12,6 +12,7 @@ from flux_trio.shell.protocol import Done, TaskSize, Unknown
 from tests.support.asking import asked, gone
 from tests.support.exec_script import (
     MANAGER,
+    RELEASE,
     START_AT,
     ExecScript,
     jobspec,
@@ -19,8 +20,6 @@ from tests.support.exec_script import (
     start_request,
     told,
 )
-
-RELEASE = ("release", "0", True)
 
 
 def jobs(script: ExecScript) -> dict[str, int]:

@@ -26,6 +26,8 @@ from tests.support.asking import OWNER_USERID, asked, gone
 HELLO_AT = 100.0  # seconds since the Unix epoch: when the script's hello is accepted
 START_AT = 110.0  # when its turns are, unless they say otherwise
 MANAGER = "job-manager"
+RELEASE = ("release", "0", True)
+TIMEOUT = ("exception", 0, "timeout", "resource allocation expired")
 
 
 def resources(
@@ -291,3 +293,14 @@ def stored_release(script: ExecScript, *jobids: int) -> Response:
 def streamed(request: Request, payload: dict[str, Any]) -> Response:
     """One more answer to a streaming request."""
     return Response(request.topic, payload, 0, request.matchtag, int(Flag.STREAMING))
+
+
+def begin_journal(script: ExecScript) -> list[Any]:
+    """The job manager's journal has nothing so far."""
+    assert script.journal is not None
+    return script(streamed(script.journal, {"events": []}))
+
+
+def simulated(run_duration: Any = "1s", **test: Any) -> dict[str, Any]:
+    """The jobspec of a simulated job."""
+    return jobspec(test={"run_duration": run_duration, **test})

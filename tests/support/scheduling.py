@@ -105,3 +105,10 @@ def _take(held: dict[int, set[Unit]], jobid: int, grant: Grant) -> None:
     for other, theirs in held.items():
         assert not mine & theirs, f"{jobid} and {other} share {mine & theirs}"
     held[jobid] = mine
+
+
+def schedule(policy: str, count: int = 4, cores: int = 1, **more: object) -> Schedule:
+    """A schedule with `count` nodes of `cores` cores."""
+    made = Schedule(policy)
+    made.grow(machine(count, cores, **more), -1)  # type: ignore[arg-type]  # passed through
+    return made
