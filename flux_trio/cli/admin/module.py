@@ -42,9 +42,9 @@ def list_modules() -> None:
     from flux_trio.cli.terminal.columns import Layout
 
     loaded = with_client(_loaded).values()
-    rows = [{**each, "services": ",".join(each["services"])} for each in loaded]
-    for line in Layout(_LIST_FORMAT, _HEADINGS).lines(rows):
-        click.echo(line)
+    Layout(_LIST_FORMAT, _HEADINGS).print(
+        [{**each, "services": ",".join(each["services"])} for each in loaded]
+    )
 
 
 _EXEC = click.option("--exec", "as_process", is_flag=True, help="Run it in a process of its own.")

@@ -14,7 +14,7 @@ from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.examples import Group
-from flux_trio.cli.terminal.params import DURATION
+from flux_trio.cli.terminal.params import DURATION, NO_HEADER, format_option
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -72,14 +72,8 @@ def _closing(function: F) -> F:
     help="List only these queues.",
     shell_complete=completing.queues,
 )
-@click.option("-n", "--no-header", is_flag=True, help="Print no header.")
-@click.option(
-    "-o",
-    "--format",
-    "layout",
-    metavar="NAME|FORMAT",
-    help="A Python format string with queue fields, or the name of a format; help lists the names.",
-)
+@NO_HEADER
+@format_option("queue fields")
 def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
     """List queues with their status, default time limit and limits.
 
@@ -89,18 +83,13 @@ def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
     Exit codes: 0, 1 if there is no such queue or the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.admin.queue_rows import FORMATS, HEADINGS
-    from flux_trio.cli.terminal.columns import Layout, sort_rows
+    from flux_trio.cli.terminal.columns import Layout
     from flux_trio.cli.terminal.named_formats import choose_format
 
-    try:
-        columns = Layout(choose_format(layout, "flux-queue-list", FORMATS), HEADINGS)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
+    columns = Layout(choose_format(layout, "flux-queue-list", FORMATS), HEADINGS)
     wanted = names.split(",") if names else []
     rows = with_client(lambda client: _rows(client, wanted, columns.fields))
-    sort_rows(rows, columns.sort_keys)
-    for line in columns.lines(rows, header=not no_header):
-        click.echo(line)
+    columns.print(rows, header=not no_header)
 
 
 @queue.command()
@@ -130,7 +119,7 @@ def enable(**options: Any) -> None:
 
     Exit codes: 0 if it was enabled, 1 if nothing was changed, 2 for wrong usage.
     """
-    _enable({"enable": True}, **options)
+    _change({"enable": True}, **options)
 
 
 @queue.command()
@@ -142,7 +131,7 @@ def disable(message: str | None, nocheckpoint: bool, **options: Any) -> None:
     Exit codes: 0 if it was disabled, 1 if nothing was changed, 2 for wrong usage.
     """
     reason = message or DISABLED
-    _enable({"enable": False, "reason": reason, "nocheckpoint": nocheckpoint}, **options)
+    _change({"enable": False, "reason": reason, "nocheckpoint": nocheckpoint}, **options)
 
 
 @queue.command()
@@ -152,7 +141,7 @@ def start(**options: Any) -> None:
 
     Exit codes: 0 if it was started, 1 if nothing was changed, 2 for wrong usage.
     """
-    _start({"start": True}, **options)
+    _change({"start": True}, **options)
 
 
 @queue.command()
@@ -164,7 +153,7 @@ def stop(message: str | None, nocheckpoint: bool, **options: Any) -> None:
     Exit codes: 0 if it was stopped, 1 if nothing was changed, 2 for wrong usage.
     """
     why = {} if message is None else {"reason": message}
-    _start({"start": False, "nocheckpoint": nocheckpoint, **why}, **options)
+    _change({"start": False, "nocheckpoint": nocheckpoint, **why}, **options)
 
 
 @queue.command()
@@ -207,7 +196,7 @@ def _one(name: str | None, named: str | None) -> str | None:
     return name if named is None else named
 
 
-def _enable(
+def _change(
     payload: dict[str, Any],
     *,
     name: str | None,
@@ -216,62 +205,41 @@ def _enable(
     verbose: bool,
     quiet: bool,
 ) -> None:
-    from flux_trio.cli.admin.queue_status import enable_lines, statuses
+    """Enable, disable, start or stop queues as `payload` says, and print their status."""
+    from flux_trio.cli.admin import queue_status
     from flux_trio.messages import topics
 
     chosen = _one(name, named)
+    starts = "start" in payload
+    topic = topics.JOB_QUEUE_START if starts else topics.JOB_QUEUE_ENABLE
+    payload |= {"all": everyone} | ({} if chosen is None else {"name": chosen})
 
     async def change(client: Client) -> list[str]:
-        await client.call(topics.JOB_QUEUE_ENABLE, _meant(payload, chosen, everyone))
-        return [] if quiet else await statuses(client, chosen, verbose, enable_lines)
+        is_open = starts and chosen is None and not everyone  # which queues?
+        if is_open and await queue_status.queue_names(client) != [None]:
+            raise CommandError("Named queues are defined. Specify queues or use --all.")
+        await client.call(topic, payload)
+        if quiet:
+            return []
+        if starts:
+            return await queue_status.statuses_and_counts(
+                client, chosen, verbose, queue_status.start_lines
+            )
+        return await queue_status.statuses(client, chosen, verbose, queue_status.enable_lines)
 
     for line in with_client(change):
         click.echo(line)
 
 
-def _start(
-    payload: dict[str, Any],
-    *,
-    name: str | None,
-    named: str | None,
-    everyone: bool,
-    verbose: bool,
-    quiet: bool,
-) -> None:
-    from flux_trio.cli.admin.queue_status import queue_names, start_lines, statuses_and_counts
-    from flux_trio.messages import topics
-
-    chosen = _one(name, named)
-
-    async def change(client: Client) -> list[str] | None:
-        if chosen is None and not everyone and await queue_names(client) != [None]:
-            return None
-        await client.call(topics.JOB_QUEUE_START, _meant(payload, chosen, everyone))
-        return [] if quiet else await statuses_and_counts(client, chosen, verbose, start_lines)
-
-    lines = with_client(change)
-    if lines is None:
-        raise CommandError("Named queues are defined. Specify queues or use --all.")
-    for line in lines:
-        click.echo(line)
-
-
-def _meant(payload: dict[str, Any], name: str | None, everyone: bool) -> dict[str, Any]:
-    return {**payload, "all": everyone, **({} if name is None else {"name": name})}
-
-
 def _wait(topic: str, name: str | None, timeout: float | None) -> dict[str, Any]:
     import anyio
 
-    async def wait(client: Client) -> dict[str, Any] | None:
+    async def wait(client: Client) -> dict[str, Any]:
         with anyio.move_on_after(timeout):
             return await client.call(topic, {} if name is None else {"name": name})
-        return None
-
-    answer = with_client(wait)
-    if answer is None:
         raise CommandError("timeout")
-    return answer
+
+    return with_client(wait)
 
 
 async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[dict[str, object]]:

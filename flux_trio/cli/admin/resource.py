@@ -11,6 +11,7 @@ from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Group
+from flux_trio.cli.terminal.params import NO_HEADER, format_option
 
 if TYPE_CHECKING:
     from flux_trio.cli.admin.resource_rows import Resources
@@ -34,14 +35,7 @@ _QUEUE = click.option(
     shell_complete=completing.queues,
 )
 _STATES = click.option("-s", "--states", metavar="STATE,...", help="Show only these states.")
-_HEADER = click.option("-n", "--no-header", is_flag=True, help="Print no header.")
-_LAYOUT = click.option(
-    "-o",
-    "--format",
-    "layout",
-    metavar="NAME|FORMAT",
-    help="A Python format string with fields, or the name of a format; help lists the names.",
-)
+_LAYOUT = format_option("fields")
 _SKIP_EMPTY = click.option(
     "--skip-empty/--no-skip-empty", default=None, help="Whether to omit lines without nodes."
 )
@@ -68,7 +62,7 @@ def resource() -> None:
 @_QUEUE
 @_INCLUDE
 @_LAYOUT
-@_HEADER
+@NO_HEADER
 @_SKIP_EMPTY
 def list_resources(
     states: str | None,
@@ -96,7 +90,8 @@ def list_resources(
     columns = _columns(layout, "flux-resource-list", LIST_FORMATS, LIST_HEADINGS)
     resources = _look(include, queue)
     empty = include is not None if skip_empty is None else skip_empty
-    _print(columns, list_rows(resources, wanted, columns.fields, skip_empty=empty), no_header)
+    rows = list_rows(resources, wanted, columns.fields, skip_empty=empty)
+    columns.print(rows, header=not no_header)
 
 
 @resource.command()
@@ -135,7 +130,7 @@ def print_r(states: str | None, queue: str | None, include: str | None) -> None:
 @_QUEUE
 @_INCLUDE
 @_LAYOUT
-@_HEADER
+@NO_HEADER
 @click.option("--skip-empty", is_flag=True, help="Omit lines without nodes, also with -s.")
 def status(
     states: str | None,
@@ -167,11 +162,8 @@ def status(
         wanted += ["draining", "drained"]
     columns = _columns(layout, "flux-resource-status", STATUS_FORMATS, STATUS_HEADINGS)
     empty = skip_empty or states is None
-    _print(
-        columns,
-        status_rows(_look(include, queue), wanted, columns.fields, skip_empty=empty),
-        no_header,
-    )
+    rows = status_rows(_look(include, queue), wanted, columns.fields, skip_empty=empty)
+    columns.print(rows, header=not no_header)
 
 
 @resource.command()
@@ -180,7 +172,7 @@ def status(
 @_QUEUE
 @_INCLUDE
 @_LAYOUT
-@_HEADER
+@NO_HEADER
 @click.argument("targets", shell_complete=completing.hosts, required=False)
 @click.argument("reason", nargs=-1)
 def drain(
@@ -209,7 +201,7 @@ def drain(
             click.get_current_context().exit(1)
         return
     columns = _columns(layout, "flux-resource-drain", DRAIN_FORMATS, STATUS_HEADINGS)
-    _print(columns, drain_rows(_look(include, queue), columns.fields), no_header)
+    columns.print(drain_rows(_look(include, queue), columns.fields), header=not no_header)
 
 
 @resource.command()
@@ -304,18 +296,7 @@ def _columns(
     from flux_trio.cli.terminal.columns import Layout
     from flux_trio.cli.terminal.named_formats import choose_format
 
-    try:
-        return Layout(choose_format(layout, tool, formats), headings)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-
-
-def _print(columns: Any, rows: list[dict[str, object]], no_header: bool) -> None:
-    from flux_trio.cli.terminal.columns import sort_rows
-
-    sort_rows(rows, columns.sort_keys)
-    for line in columns.lines(rows, header=not no_header):
-        click.echo(line)
+    return Layout(choose_format(layout, tool, formats), headings)
 
 
 def _in_states(states: str | None, include: str | None, queue: str | None) -> Any:

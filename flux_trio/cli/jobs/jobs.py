@@ -12,7 +12,7 @@ from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import USER_OR_ALL, color_option
+from flux_trio.cli.terminal.params import USER_OR_ALL, color_option, format_option
 
 if TYPE_CHECKING:
     from flux_trio.cli.connection.job_query import JobQuery
@@ -73,13 +73,7 @@ LEVEL_MAX: Final = 9999  # levels of nested instances, as in flux
     help="List jobs that run or ran on these nodes. Implies -A without -u.",
 )
 @click.option("-n", "--suppress-header", "--no-header", is_flag=True, help="Print no header.")
-@click.option(
-    "-o",
-    "--format",
-    "layout",
-    metavar="NAME|FORMAT",
-    help="A Python format string with job fields, or the name of a format; help lists the names.",
-)
+@format_option("job fields")
 @click.option(
     "-w", "--width", type=click.IntRange(min=1), metavar="N", help="Cut lines to N characters."
 )
@@ -144,9 +138,9 @@ def jobs(
         active = _show_stats()
         if stats_only:
             click.get_current_context().exit(0 if active else 1)
+    columns = Layout(choose_format(layout, "flux-jobs", FORMATS), HEADINGS)
+    keys = columns.sort_keys if order is None else read_sort_keys(order, HEADINGS)
     try:
-        columns = Layout(choose_format(layout, "flux-jobs", FORMATS), HEADINGS)
-        keys = columns.sort_keys if order is None else read_sort_keys(order, HEADINGS)
         query = _query(**filters)
     except ValueError as error:
         raise CommandError(str(error)) from None

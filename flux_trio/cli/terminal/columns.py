@@ -19,6 +19,8 @@ from datetime import timedelta
 from string import Formatter
 from typing import Any, Final, NamedTuple
 
+import click
+
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.shown_values import local_time
 from flux_trio.formats import printable
@@ -102,14 +104,14 @@ class Layout:
     """A parsed format; `headings` has the heading of each known field."""
 
     def __init__(self, text: str, headings: Mapping[str, str]) -> None:
-        """Raises ValueError if the format cannot be read or names an unknown field."""
+        """Raises CommandError if the format cannot be read or names an unknown field."""
         self._columns = []
         self._after = ""
         self.sort_keys: tuple[str, ...] = ()
         if prefix := _SORT.match(text):
             self.sort_keys = read_sort_keys(prefix["keys"], headings)
             text = text[prefix.end() :]
-        for before, field, spec, conversion in Formatter().parse(text):
+        for before, field, spec, conversion in _parsed(text):
             if field is None:
                 self._after = before
             else:
@@ -122,6 +124,12 @@ class Layout:
             yield self._line(columns, [Cell(column.heading, column.align) for column in columns])
         for index in range(len(rows)):
             yield self._line(columns, [each[index] for each in cells])
+
+    def print(self, rows: list[Any], *, header: bool = True) -> None:
+        """Print the rows, sorted as the format says."""
+        sort_rows(rows, self.sort_keys)
+        for line in self.lines(rows, header=header):
+            click.echo(line)
 
     def fitted(self, rows: Sequence[Row]) -> Layout:
         """Return this layout with the columns and widths that these rows have, for more rows."""
@@ -160,11 +168,14 @@ class Layout:
 
 
 def read_sort_keys(text: str, headings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sort keys, the most significant first; `-` means descending. Raises ValueError."""
+    """Return the sort keys, the most significant first; `-` means descending.
+
+    Raises CommandError.
+    """
     keys = tuple(text.split(","))
     for key in keys:
         if key.removeprefix("-") not in headings:
-            raise ValueError(f"Invalid sort key: {key}")
+            raise CommandError(f"Invalid sort key: {key}")
     return keys
 
 
@@ -199,19 +210,26 @@ def short_duration(seconds: float) -> str:
     return f"{seconds / 86400.0:.4g}d"
 
 
+def _parsed(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    try:
+        return list(Formatter().parse(text))
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
 def _column(
     before: str, field: str, spec: str, conversion: str | None, headings: Mapping[str, str]
 ) -> Column:
     if field not in headings:
-        raise ValueError(f"Unknown format field: {field}")
+        raise CommandError(f"Unknown format field: {field}")
     if conversion and conversion not in _CONVERSIONS:
-        raise ValueError(f"Unknown conversion !{conversion} of field {field}")
+        raise CommandError(f"Unknown conversion !{conversion} of field {field}")
     time_format = ""
     if conversion == "d":
         time_format, _, spec = spec.partition("::")
     match = _SPEC.fullmatch(spec)
     if match is None:
-        raise ValueError(f"Invalid format {spec!r} of field {field}")
+        raise CommandError(f"Invalid format {spec!r} of field {field}")
     sign = match["sign"]
     if match["zero"] or match["align"].endswith("="):  # it is filled after the sign
         sign = f"{match['align']}{sign}{match['zero']}{match['width']}"

@@ -154,6 +154,21 @@ EDITION_OPTION: Final = click.option(
 )
 
 
+NO_HEADER: Final = click.option("-n", "--no-header", is_flag=True, help="Print no header.")
+
+
+def format_option(fields: str) -> Callable[[F], F]:
+    """Return the option --format of a command that prints a table; `fields` says of what."""
+    return click.option(
+        "-o",
+        "--format",
+        "layout",
+        metavar="NAME|FORMAT",
+        help=f"A Python format string with {fields}, or the name of a format; help lists the "
+        "names.",
+    )
+
+
 def color_option(*names: str) -> Callable[[F], F]:
     """Return the option --color=WHEN with more names; its value is True if colours are written."""
     return click.option(
