@@ -24,21 +24,16 @@ OF_AN_INSTANCE: Final = ("port",)
 """Parameters that have an effect only for the one or the other."""
 
 
-class Span(click.ParamType[tuple[int, int | None]]):
-    """FIRST:LAST, places in a trace; either may be missing."""
-
-    name = "span"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int | None]:
-        """Return the places of the first record and of the last; None is the end of the trace."""
-        first, colon, last = str(value).partition(":")
-        if not colon or not all(part == "" or part.isdecimal() for part in (first, last)):
-            self.fail(f"expected FIRST:LAST, such as 1000:2000, got {value!r}", param, ctx)
-        if last and int(last) < int(first or 0):
-            self.fail(f"expected LAST after FIRST, got {value!r}", param, ctx)
-        return int(first or 0), int(last) if last else None
+def _read_span(text: str) -> tuple[int, int | None]:
+    """Return the places of the first record and of the last in FIRST:LAST, of which either may be
+    missing; None is the end of the trace.
+    """
+    first, colon, last = text.partition(":")
+    if not colon or not all(part == "" or part.isdecimal() for part in (first, last)):
+        raise click.BadParameter(f"expected FIRST:LAST, such as 1000:2000, got {text!r}")
+    if last and int(last) < int(first or 0):
+        raise click.BadParameter(f"expected LAST after FIRST, got {text!r}")
+    return int(first or 0), int(last) if last else None
 
 
 @click.command(cls=Command)
@@ -53,7 +48,7 @@ class Span(click.ParamType[tuple[int, int | None]]):
 @click.option(
     "--records",
     "span",
-    type=Span(),
+    type=_read_span,
     metavar="FIRST:LAST",
     help=f"The records in the page, by their places.  [default: the first {RECORDS_MAX}]",
 )

@@ -13,14 +13,14 @@ from flux_trio.cli.lab.fuzz_params import (
     DEPTHS,
     PROPERTY_OPTION,
     STORES,
-    BudgetParam,
-    ExecutorParam,
-    OutputDirectoryParam,
-    OutputFileParam,
-    PluginConfigParam,
-    PluginFileParam,
     Seeds,
-    SeedsParam,
+    check_directory,
+    check_file,
+    check_plugin_file,
+    load_executor,
+    read_budget,
+    read_plugin_config,
+    read_seeds,
 )
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import POLICY
@@ -42,14 +42,14 @@ _DEFAULT = Seeds(0, 300)
 @click.command(cls=Command)
 @click.option(
     "--seeds",
-    type=SeedsParam(),
+    type=read_seeds,
     metavar="A:B",
     help="Play the seeds from A up to B, without B; A: is all seeds from A.  [default: 0:300, or "
     "0: with a time budget]",
 )
 @click.option(
     "--time-budget",
-    type=BudgetParam(),
+    type=read_budget,
     metavar="DURATION",
     help="Begin no more seeds after DURATION, which is more than 0. The first one is always "
     "played.",
@@ -81,7 +81,7 @@ _DEFAULT = Seeds(0, 300)
 @click.option(
     "--plugin",
     "plugins",
-    type=PluginFileParam(),
+    type=check_plugin_file,
     multiple=True,
     metavar="FILE",
     help="Load this jobtap plugin: its handlers must not fail, and its counters must equal a "
@@ -90,7 +90,7 @@ _DEFAULT = Seeds(0, 300)
 @click.option(
     "--config",
     "configured",
-    type=PluginConfigParam(),
+    type=read_plugin_config,
     metavar="FILE",
     help="Load the plugins of this configuration (TOML) with their conf, in front of those of "
     "--plugin. The rest of it is not used.",
@@ -108,7 +108,7 @@ _DEFAULT = Seeds(0, 300)
 )
 @click.option(
     "--executor",
-    type=ExecutorParam(),
+    type=load_executor,
     metavar="MODULE:CALLABLE",
     help="Play on the concurrent.futures.Executor that the callable returns, such as a Dask "
     "cluster's; it has N workers.",
@@ -116,7 +116,8 @@ _DEFAULT = Seeds(0, 300)
 @click.option(
     "-o",
     "--output",
-    type=OutputDirectoryParam(),
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=check_directory,
     default=Path("fuzz-found"),
     show_default=True,
     metavar="DIR",
@@ -126,7 +127,8 @@ _DEFAULT = Seeds(0, 300)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--junit",
-    type=OutputFileParam(),
+    type=click.Path(dir_okay=False, readable=False, writable=True, path_type=Path),
+    callback=check_file,
     metavar="FILE",
     help="Write a test case for each seed to FILE, as JUnit XML.",
 )

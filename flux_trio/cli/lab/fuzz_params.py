@@ -1,4 +1,4 @@
-"""Click types of the options of `flux-trio fuzz`."""
+"""The values of the options of `flux-trio fuzz`: what each may be, and what is made of it."""
 
 from __future__ import annotations
 
@@ -37,68 +37,46 @@ class Seeds(NamedTuple):
         return f"{self.first}:{'' if self.end is None else self.end}"
 
 
-class SeedsParam(click.ParamType[Seeds]):
-    """`A:B` or `A:`."""
-
-    name = "seeds"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Seeds:
-        """Return the seeds; other text is a usage error."""
-        if isinstance(value, Seeds):
-            return value
-        found = _SEEDS.fullmatch(value)
-        if found is None:
-            self.fail(
-                f"expected A:B, two numbers of 1 to 18 digits, or A:, got {value}", param, ctx
-            )
-        seeds = Seeds(int(found[1]), int(found[2]) if found[2] else None)
-        if seeds.end is not None and seeds.end <= seeds.first:
-            self.fail(f"expected A:B with A below B, got {value}", param, ctx)
-        return seeds
+def read_seeds(text: str) -> Seeds:
+    """Read `A:B` or `A:`; other text is a usage error."""
+    found = _SEEDS.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"expected A:B, two numbers of 1 to 18 digits, or A:, got {text}")
+    seeds = Seeds(int(found[1]), int(found[2]) if found[2] else None)
+    if seeds.end is not None and seeds.end <= seeds.first:
+        raise click.BadParameter(f"expected A:B with A below B, got {text}")
+    return seeds
 
 
-class BudgetParam(click.ParamType[float]):
-    """A duration above 0, in seconds."""
+def read_budget(text: str) -> float:
+    """Read a duration above 0, in seconds; other text is a usage error."""
+    from flux_trio.formats import parse_duration
 
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the seconds; other text is a usage error."""
-        from flux_trio.formats import parse_duration
-
-        text = str(value)
-        try:
-            seconds = parse_duration(text.removeprefix("-"))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if text.startswith("-") or seconds <= 0:  # of less, parse_duration says that 0 is right
-            self.fail(f"expected a duration above 0, got {value}", param, ctx)
-        return seconds
+    try:
+        seconds = parse_duration(text.removeprefix("-"))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if text.startswith("-") or seconds <= 0:  # of less, parse_duration says that 0 is right
+        raise click.BadParameter(f"expected a duration above 0, got {text}")
+    return seconds
 
 
-class ImportParam(click.ParamType[Any]):
-    """`module:name`, of a module that can be imported or is in the working directory."""
+def _load(text: str, expected: str) -> Any:
+    """Return what `module:name` names, in a module that can be imported or is in the working
+    directory; what cannot be imported is a usage error.
+    """
+    from flux_trio.jobtap.failures import attempt
 
-    name = "module:name"
-
-    def load(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the text names; what cannot be imported is a usage error."""
-        from flux_trio.jobtap.failures import attempt
-
-        module, _, name = value.partition(":")
-        if not (module and name):
-            self.fail(f"expected {self.name}, got {value}", param, ctx)
-        here = str(Path.cwd())
-        if here not in sys.path:
-            sys.path.append(here)  # the workers have the same path
-        found, error = attempt(lambda: getattr(importlib.import_module(module), name))
-        if error is not None:
-            self.fail(f"{value}: {_raised_text(error)}", param, ctx)
-        return found
+    module, _, name = text.partition(":")
+    if not (module and name):
+        raise click.BadParameter(f"expected {expected}, got {text}")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # the workers have the same path
+    found, error = attempt(lambda: getattr(importlib.import_module(module), name))
+    if error is not None:
+        raise click.BadParameter(f"{text}: {_raised_text(error)}")
+    return found
 
 
 def _raised_text(error: BaseException) -> str:
@@ -118,144 +96,107 @@ def _is_machinery(filename: str) -> bool:
     return filename.startswith((f"{_PACKAGE}{os.sep}", "<")) or filename == _IMPORTING
 
 
-class ExecutorParam(ImportParam):
-    """The value is the callable, which returns an Executor."""
+def load_executor(text: str) -> Callable[[], Executor]:
+    """Return the callable that `module:callable` names.
 
-    name = "module:callable"
+    Anything else is a usage error, also later, when it does not return an Executor.
+    """
+    from concurrent.futures import Executor
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Callable[[], Executor]:
-        """Return the callable; another thing that it returns is a usage error then."""
-        from concurrent.futures import Executor
+    from flux_trio.jobtap.failures import attempt
 
-        from flux_trio.jobtap.failures import attempt
+    expected = f"{text}: expected a callable that returns an Executor"
+    make = _load(text, "module:callable")
+    if not callable(make):
+        raise click.BadParameter(f"{expected}, got {make!r}")
 
-        expected = f"{value}: expected a callable that returns an Executor"
-        make = self.load(value, param, ctx)
-        if not callable(make):
-            self.fail(f"{expected}, got {make!r}", param, ctx)
+    def made() -> Executor:
+        executor, error = attempt(make)
+        if error is not None:
+            raise refused(f"it raised {_raised_text(error)}")
+        if not isinstance(executor, Executor):
+            raise refused(f"it returned {executor!r}")
+        return executor
 
-        def made() -> Executor:
-            executor, error = attempt(make)
-            if error is not None:
-                self.fail(f"{expected}; it raised {_raised_text(error)}", param, ctx)
-            if not isinstance(executor, Executor):
-                self.fail(f"{expected}; it returned {executor!r}", param, ctx)
-            return executor
+    def refused(why: str) -> click.BadParameter:
+        context = click.get_current_context()  # click knows the option only while it reads options
+        return click.BadParameter(f"{expected}; {why}", context, param_hint="'--executor'")
 
-        return made
-
-
-class PropertyParam(ImportParam):
-    """The value is the text, which names a Property: a worker imports it, too."""
-
-    name = "module:property"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text."""
-        from flux_trio.lab import Property
-        from flux_trio.lab.stories.telling import name_refusal
-
-        found = self.load(value, param, ctx)
-        if not isinstance(found, Property):
-            self.fail(
-                f"{value}: expected a flux_trio.lab.Property, which is made by {_MAKERS}, got "
-                f"{found!r}",
-                param,
-                ctx,
-            )
-        if refusal := name_refusal(found.name):
-            self.fail(f"{value}: {refusal}", param, ctx)
-        return str(value)
+    return made
 
 
-class PluginFileParam(click.ParamType[str]):
-    """A file of a jobtap plugin that can be in a world; the value is its whole path."""
+def check_property(text: str) -> str:
+    """Return the text, which must name a Property: a worker imports it, too."""
+    from flux_trio.lab import Property
+    from flux_trio.lab.stories.telling import name_refusal
 
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path; a file without such a plugin is a usage error."""
-        from flux_trio.jobtap import PluginError
-
-        path = str(Path(value).resolve())
-        try:
-            _check([path], ctx)
-        except PluginError as error:
-            self.fail(str(error), param, ctx)
-        return path
+    found = _load(text, "module:property")
+    if not isinstance(found, Property):
+        raise click.BadParameter(
+            f"{text}: expected a flux_trio.lab.Property, which is made by {_MAKERS}, got {found!r}"
+        )
+    if refusal := name_refusal(found.name):
+        raise click.BadParameter(f"{text}: {refusal}")
+    return text
 
 
-class PluginConfigParam(click.ParamType["list[PluginFile]"]):
-    """A configuration; the value has the files of the plugins that it loads, with their conf."""
+def check_plugin_file(text: str) -> str:
+    """Return the whole path of a file with a jobtap plugin that can be in a world; a file without
+    one is a usage error.
+    """
+    from flux_trio.jobtap import PluginError
 
-    name = "file"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[PluginFile]:
-        """Return the plugins.
-
-        A file that cannot be read, and a plugin that cannot be in a world, is a usage error.
-        """
-        from flux_trio.cli.lab.simulating import read_config_file
-        from flux_trio.jobtap import Loader, PluginError, search_path
-        from flux_trio.lab import PluginFile
-
-        loader = Loader(search_path(os.environ))
-        try:
-            directives = read_config_file(Path(value)).job_manager.plugins
-            files = [
-                PluginFile(loader.find(each.load)[1], each.conf) for each in directives if each.load
-            ]
-            _check(files, ctx)
-        except PluginError as error:
-            self.fail(f"{value}: {error}", param, ctx)
-        if not files:
-            self.fail(f"{value}: expected [job-manager] plugins that are loaded, got none")
-        return files
+    path = str(Path(text).resolve())
+    try:
+        _check([path])
+    except PluginError as error:
+        raise click.BadParameter(str(error)) from None
+    return path
 
 
-class OutputDirectoryParam(click.Path[Path]):
-    """A directory that is made when it is needed; one that cannot be made is a usage error."""
+def read_plugin_config(text: str) -> list[PluginFile]:
+    """Return the files of the plugins that a configuration loads, with their conf.
 
-    def __init__(self) -> None:
-        super().__init__(file_okay=False, path_type=Path)
+    A file that cannot be read, and a plugin that cannot be in a world, is a usage error.
+    """
+    from flux_trio.cli.lab.simulating import read_config_file
+    from flux_trio.jobtap import Loader, PluginError, search_path
+    from flux_trio.lab import PluginFile
 
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Path:
-        """Return the path."""
-        path = super().convert(value, param, ctx)
-        there = next(each for each in (path, *path.parents) if os.path.lexists(each))
-        refusal = _refusal(there)
-        if refusal:
-            self.fail(f"{path}: expected a directory that can be written: {refusal}", param, ctx)
-        return path
+    loader = Loader(search_path(os.environ))
+    try:
+        directives = read_config_file(Path(text)).job_manager.plugins
+        files = [
+            PluginFile(loader.find(each.load)[1], each.conf) for each in directives if each.load
+        ]
+        _check(files)
+    except PluginError as error:
+        raise click.BadParameter(f"{text}: {error}") from None
+    if not files:
+        raise click.BadParameter(
+            f"{text}: expected [job-manager] plugins that are loaded, got none"
+        )
+    return files
 
 
-class OutputFileParam(click.Path[Path]):
-    """A file that is written at the end; one that cannot be written is a usage error."""
+def check_directory(_ctx: click.Context, _param: click.Parameter, path: Path) -> Path:
+    """Return the path of a directory that is made when it is needed; one that cannot be made is a
+    usage error.
+    """
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if refusal := _refusal(there):
+        raise click.BadParameter(f"{path}: expected a directory that can be written: {refusal}")
+    return path
 
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, readable=False, writable=True, path_type=Path)
 
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Path:
-        """Return the path."""
-        path = super().convert(value, param, ctx)
-        refusal = "" if path.exists() else _refusal(path.parent)
-        if refusal:
-            self.fail(f"{path}: expected a file that can be written: {refusal}", param, ctx)
-        return path
+def check_file(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """Return the path of a file that is written at the end; one that cannot be written is a usage
+    error.
+    """
+    refusal = "" if path is None or path.exists() else _refusal(path.parent)
+    if refusal:
+        raise click.BadParameter(f"{path}: expected a file that can be written: {refusal}")
+    return path
 
 
 def _refusal(directory: Path) -> str:
@@ -267,10 +208,10 @@ def _refusal(directory: Path) -> str:
         return os.strerror(error.errno or 0)
 
 
-def _check(files: Sequence[str | PluginFile], ctx: click.Context | None) -> None:
+def _check(files: Sequence[str | PluginFile]) -> None:
     from flux_trio.lab.world.plugin_files import check_files
 
-    check_files(files, ctx.params.get("depth") or "cores" if ctx else "cores")
+    check_files(files, click.get_current_context().params.get("depth") or "cores")
 
 
 DEPTHS: Final = ("cores", "stack")
@@ -279,7 +220,7 @@ STORES: Final = ("memory", "sqlite")
 PROPERTY_OPTION: Final = click.option(
     "--property",
     "properties",
-    type=PropertyParam(),
+    type=check_property,
     multiple=True,
     metavar="MODULE:NAME",
     help="Check this flux_trio.lab.Property as well. May be given several times.",

@@ -29,16 +29,12 @@ UNITS_MAX = 1 << 30
 _NOT_SHOWN = ("as_json", "report", "trace")
 
 
-class UsersParam(click.ParamType[str]):
-    """A number of users, or the word column."""
-
-    name = "users"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        is_count = value.isascii() and value.isdigit() and int(value) > 0
-        if not is_count and value != "column":
-            self.fail(f"expected a number from 1, or column: got {value}", param, ctx)
-        return value
+def _check_users(text: str) -> str:
+    """Return a number of users, or the word column."""
+    is_count = text.isascii() and text.isdigit() and int(text) > 0
+    if not is_count and text != "column":
+        raise click.BadParameter(f"expected a number from 1, or column: got {text}")
+    return text
 
 
 class ListParam(click.ParamType[tuple[str, ...]]):
@@ -143,7 +139,7 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
 )
 @click.option(
     "--users",
-    type=UsersParam(),
+    type=_check_users,
     metavar="N|column",
     help="Submit the jobs as N made-up users, or as the users of the log.",
 )

@@ -11,7 +11,6 @@ import click
 from flux_trio.cli.connection import completing
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import FileName
 
 if TYPE_CHECKING:
     from flux_trio.cli.submit.submission import Submission
@@ -161,7 +160,9 @@ _JOB: Final[Options[Any]] = (
         help="Accepted for flux; output is never buffered.",
     ),
 )
-_COMMAND: Final[Options[Any]] = (click.argument("command", nargs=-1, type=FileName()),)
+# Any words; a shell completes them with file names.
+_WORDS: Final = click.Path(readable=False)
+_COMMAND: Final[Options[Any]] = (click.argument("command", nargs=-1, type=_WORDS),)
 _FILE: Final[Options[Any]] = (
     click.option(
         "--jobspec",

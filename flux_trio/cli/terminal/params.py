@@ -54,21 +54,6 @@ class Parsed(click.ParamType[Any]):
         return [CompletionItem(value, help=what) for value, what in offered]
 
 
-class FileName(click.ParamType[str]):
-    """Any text; a shell completes it with file names."""
-
-    name = "file"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002 - click's signature
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Let the shell complete file names."""
-        return [CompletionItem(incomplete, type="file")]
-
-
 class Policy(click.ParamType[str]):
     """A scheduling policy: its name, or FILE.py:Class, whose file is run and has its whole path."""
 
