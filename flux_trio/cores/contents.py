@@ -1,4 +1,4 @@
-"""What an object of a state holds, as `put_down` and `fingerprint` see it. Pure.
+"""What an object of a state holds, as `put_down` sees it. Pure.
 
 How to read the objects of a class is found out once, because a dump reads many objects of few
 classes.

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any, ClassVar
 
-from flux_trio.cores.fingerprint import Normal, PayloadTypes, digest_of, normalised
 from flux_trio.cores.plain import NotData, Plain, Reader, StateError, Writer
 
 __all__ = ["CorePart", "Part", "Plain", "StateError", "parts_of", "put_down", "take_up"]
@@ -53,11 +52,6 @@ class Part(NotData):
 class CorePart(Part):
     """The part that is a whole core: what the runner needs of it is `turns.Core`."""
 
-    @property
-    def payload_types(self) -> PayloadTypes:
-        """How to read the payloads of the messages that the state may hold."""
-        return {}
-
     def dump(self) -> Plain:
         """Return the state of the whole core as plain data: see `put_down`."""
         return put_down(self)
@@ -65,14 +59,6 @@ class CorePart(Part):
     def load(self, data: Plain) -> None:
         """Take the state that `dump` of a core with the same arguments gave; see `take_up`."""
         take_up(self, data)
-
-    def normalised(self) -> Normal:
-        """Return the state without the numbering of jobs and times: see `fingerprint.py`."""
-        return normalised(parts_of(self), self.payload_types)
-
-    def fingerprint(self) -> str:
-        """Return a text that is equal for two cores with equal `normalised` states."""
-        return digest_of(self.normalised())
 
 
 def parts_of(core: Part) -> dict[str, Part]:

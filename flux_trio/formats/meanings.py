@@ -1,7 +1,8 @@
 """Types that say what a number means: a job, an open request, a moment. Pure.
 
-For a type checker and for msgspec they are `int`, `float` and `str`. `cores/fingerprint.py` reads
-what they say, and finds by it that two states differ in nothing but their numbers.
+For a type checker and for msgspec they are `int`, `float` and `str`. For a reader they say what
+a number stands for; and tests read them, to find that two states of a core differ in nothing but
+how things are numbered.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_trio.config import SchedConfig
-from flux_trio.cores.fingerprint import PayloadTypes, differences
 from flux_trio.cores.kvs.ops import Append, Op, Put
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sched.core import SchedCore
@@ -41,6 +40,8 @@ from flux_trio.messages import Response
 from flux_trio.protocols import LINK, LinkEvent, Rare, Story
 from tests.support import reborn
 from tests.support.asking import asked
+from tests.support.fingerprint import differences, fingerprint, normalised
+from tests.support.payload_types import PayloadTypes, payload_types
 from tests.support.renumbered import beside_other_numbers
 from tests.support.sched_script import alloc
 
@@ -117,8 +118,6 @@ class Others(Part):
 
 
 class OtherCore(CorePart):
-    payload_types: ClassVar[PayloadTypes] = {(Response, "ask"): Asked}
-
     def __init__(self, jobid: int, now: float) -> None:
         self.outbox = Outbox[Call, Any, str]()
         self.outbox.now = now
@@ -132,12 +131,20 @@ class OtherCore(CorePart):
 
 
 class Core(CorePart):
-    payload_types: ClassVar[PayloadTypes] = {"ask": Asked}
-
     def __init__(self) -> None:
         self.outbox = Outbox[Call, Any, tuple[str, JobId]]()
         self.outbox.now = NOW
         self.jobs = Jobs()
+
+
+@payload_types.register
+def _of_other(_core: OtherCore) -> PayloadTypes:
+    return {(Response, "ask"): Asked}
+
+
+@payload_types.register
+def _of_core(_core: Core) -> PayloadTypes:
+    return {"ask": Asked}
 
 
 def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:
@@ -206,16 +213,16 @@ def hold_another_event(others: Others) -> None:
 )
 def test_rare_attributes_arrays_responses_and_logs_count_without_their_numbers(change: Any) -> None:
     one, other = OtherCore(5, NOW), OtherCore(7, NOW + 4096)
-    assert differences(one.normalised(), other.normalised()) == []
+    assert differences(normalised(one), normalised(other)) == []
     change(other.others)
-    assert one.fingerprint() != other.fingerprint()
+    assert fingerprint(one) != fingerprint(other)
 
 
 def test_story_and_what_is_derived_do_not_count() -> None:
     one, other = OtherCore(5, NOW), OtherCore(5, NOW)
     other.others.story.step(LINK, 5, LINK.initial, LinkEvent.HELLO)
     other.others.holders[0].place = 3
-    assert one.fingerprint() == other.fingerprint()
+    assert fingerprint(one) == fingerprint(other)
 
 
 class TestEqual:
@@ -230,27 +237,27 @@ class TestEqual:
         self, ids: list[int], shift: float, tags: int
     ) -> None:
         one, other = core_with([1, 2, 3]), core_with(sorted(ids), shift, tags)
-        assert differences(one.normalised(), other.normalised()) == []
-        assert one.fingerprint() == other.fingerprint()
+        assert differences(normalised(one), normalised(other)) == []
+        assert fingerprint(one) == fingerprint(other)
 
     def test_order_of_a_set(self) -> None:
         one, other = core_with([1, 8, 9]), core_with([1, 8, 9])
         other.jobs.known = {9, 8, 1}
-        assert one.fingerprint() == other.fingerprint()
+        assert fingerprint(one) == fingerprint(other)
 
     def test_equal_json_once_or_twice(self) -> None:
         one, other = core_with([1, 2, 3]), core_with([1, 2, 3])
         value = [1]
         one.jobs.shown = {"a": value, "b": value}
         other.jobs.shown = {"a": [1], "b": [1]}
-        assert one.fingerprint() == other.fingerprint()
+        assert fingerprint(one) == fingerprint(other)
 
     def test_numbers_of_any_kind_have_ranks_and_0_stays(self) -> None:
         one, other = core_with([1, 2, 3]), core_with([1, 2, 3])
         one.jobs.grant, other.jobs.grant = 1, 7
-        assert one.fingerprint() == other.fingerprint()
+        assert fingerprint(one) == fingerprint(other)
         one.jobs.grant = 0
-        assert one.fingerprint() != other.fingerprint()
+        assert fingerprint(one) != fingerprint(other)
 
     def test_state_is_readable(self) -> None:
         core = Core()
@@ -258,7 +265,7 @@ class TestEqual:
         core.outbox.pop_actions()
         core.outbox.set_timer(("kill", 78), NOW + 0.1)
         core.outbox.pop_actions()
-        assert core.normalised()["core.outbox"] == {
+        assert normalised(core)["core.outbox"] == {
             "calls": [
                 "Calls",
                 {"_open": ["dict", [["matchtag", 1], ["Call", {"jobid": ["job", 1]}]]]},
@@ -362,8 +369,8 @@ CHANGES = [
 def test_states_that_differ_in_more_have_different_fingerprints(change: Any) -> None:
     one, other = core_with([1, 2, 3]), core_with([1, 2, 3])
     change(other)
-    assert one.fingerprint() != other.fingerprint()
-    assert differences(one.normalised(), other.normalised())
+    assert fingerprint(one) != fingerprint(other)
+    assert differences(normalised(one), normalised(other))
 
 
 def test_number_that_may_mean_two_things_is_refused() -> None:
@@ -374,7 +381,7 @@ def test_number_that_may_mean_two_things_is_refused() -> None:
             self.number = 1
 
     with pytest.raises(TypeError, match="expected one meaning of a int, got 2"):
-        Unclear().fingerprint()
+        fingerprint(Unclear())
 
 
 @pytest.mark.skipif(reborn.is_on, reason="a core that is made here has no shell to be replaced in")

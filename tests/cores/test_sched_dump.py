@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from flux_trio.config import SchedConfig
-from flux_trio.cores.fingerprint import digest_of
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import TimerFired
 from flux_trio.editions import CLASSIC
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.policies import POLICIES
+from tests.support.fingerprint import digest_of, normalised
 from tests.support.sched_script import SchedScript, alloc, answers, jobspec, tell
 
 DENY = int(AllocType.DENY)
@@ -122,7 +122,7 @@ def test_names_of_policies_in_a_dump(policy: str, made: Any) -> None:
 
 
 def fingerprint_without_counts(script: SchedScript) -> str:
-    state = script.core.normalised()
+    state = normalised(script.core)
     del state["core._methods"]
     return digest_of(state)
 

@@ -24,7 +24,6 @@ OTHER_FORMATS = {
     "cores/exec/placement.py": ({"type", "count"}, JOBSPEC),
     "cores/exec/tasks.py": ({"type"}, JOBSPEC),
     "cores/exec/templates.py": ({"name"}, "tags that a user may put into a command"),
-    "cores/fingerprint.py": ({"expiration"}, "R (RFC 20), which is a format and no payload"),
     "cores/job_index.py": ({"name"}, JOBSPEC),
     "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),
     "cores/turn_records.py": ({"version"}, TURNS),

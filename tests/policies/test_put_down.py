@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from flux_trio.cores.fingerprint import differences, normalised
-from flux_trio.cores.state import Part, parts_of, put_down, take_up
+from flux_trio.cores.state import Part, put_down, take_up
 from flux_trio.formats import Constraint, Group, Idset, ResourceSet, parse_constraint
 from flux_trio.policies import Job, Schedule, Shape, conservative, easy
+from tests.support.fingerprint import differences, normalised
 from tests.support.scheduling import machine, nodes, slots
 
 RANKS = 3
@@ -32,9 +32,6 @@ class Kept(Part):
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-
-    def normalised(self) -> Any:
-        return normalised(parts_of(self), {})
 
 
 def reborn(kept: Kept) -> Kept:
@@ -144,7 +141,7 @@ class PutDown(RuleBasedStateMachine):
     @rule()
     def put_down(self) -> None:
         self.twin = reborn(self.twin)
-        found = differences(self.kept.normalised(), self.twin.normalised())
+        found = differences(normalised(self.kept), normalised(self.twin))
         assert not found, "\n".join(found)
 
     @rule(seconds=st.sampled_from([0.0, 0.0, 1.0, 3.0, 10.0]))

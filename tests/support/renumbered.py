@@ -18,7 +18,6 @@ import pytest
 from msgspec import structs
 
 from flux_trio.cores.exec.vocabulary import OutputRead
-from flux_trio.cores.fingerprint import differences, digest_of
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Event as LogEvent
@@ -26,6 +25,7 @@ from flux_trio.formats import format_eventlog, parse_eventlog
 from flux_trio.messages import Event, Request, Response
 from flux_trio.protocols import HookAnswered
 from flux_trio.shell.protocol import Listing
+from tests.support.fingerprint import differences, digest_of, normalised
 
 LATER_S: Final = 4096.0  # a power of two: the sums are exact
 _LATER_US: Final = int(LATER_S * 1e6)
@@ -91,7 +91,7 @@ def beside_other_numbers(*classes: Any) -> Iterator[None]:
 
 def assert_same_state(core: Any, other: Any) -> None:
     """Of two cores, but for their numbers."""
-    state, others = core.normalised(), other.normalised()
+    state, others = normalised(core), normalised(other)
     found = differences(state, others)
     assert not found, "\n".join(found)
     assert digest_of(state) == digest_of(others)

@@ -64,11 +64,10 @@ from flux_trio.cores.exec.vocabulary import (
     ShellInput,
     ShellLost,
 )
-from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
-from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc21, rfc32
+from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc21
 from flux_trio.formats import (
     FluidForm,
     Idset,
@@ -171,15 +170,6 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             farewells={service: self._disconnect},
             forget=outbox.forget,
         )
-
-    @property
-    def payload_types(self) -> PayloadTypes:
-        service = self._manager.service
-        return {
-            f"{service}.{topics.START_METHOD}": rfc32.Start,
-            f"{service}.{_method(topics.EXEC_ATTACH)}": exec_requests.Attach,
-            f"{service}.{_method(topics.EXEC_INPUT)}": exec_requests.Input,
-        }
 
     @property
     def running(self) -> dict[int, ResourceSet | None]:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, Final, Never, assert_never
 
 from flux_trio.config import Config
-from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.job_list import exchange
 from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import (
@@ -48,7 +47,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, TimerFired
-from flux_trio.editions import common, job_list, journal
+from flux_trio.editions import job_list, journal
 from flux_trio.formats import EVENTLOG, FormatError, job_key
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -116,19 +115,6 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             return None
         jobs = self._records.jobs
         return [(each, jobs[each].state) for each in self._records.in_order(PENDING | RUNNING)]
-
-    @property
-    def payload_types(self) -> PayloadTypes:
-        return {
-            topics.LIST_LIST: job_list.List,
-            topics.LIST_ID: job_list.ListId,
-            topics.LIST_CANCEL: common.Cancel,
-            topics.INFO_LOOKUP: job_list.Lookup,
-            topics.INFO_WATCH: job_list.Watch,
-            topics.INFO_WATCH_CANCEL: common.Cancel,
-            topics.credit_of(topics.LIST_LIST): common.Grant,
-            topics.credit_of(topics.INFO_WATCH): common.Grant,
-        }
 
     def start(self, now: float) -> list[JobListAction]:
         """Follow the jobs from here on."""

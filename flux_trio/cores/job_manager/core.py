@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias, assert_never
 
 from flux_trio.config import Config
-from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.job_manager.calls import (
     JobManagerAction,
     JobManagerInput,
@@ -29,7 +28,6 @@ from flux_trio.cores.job_manager.calls import (
 )
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.parts import Parts
-from flux_trio.cores.job_manager.payload_types import payload_types
 from flux_trio.cores.job_manager.replies import Replies
 from flux_trio.cores.job_manager.requests.explaining import Waiting
 from flux_trio.cores.job_manager.requests.submission import submitted_in
@@ -96,10 +94,6 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         self._changed = deque()
         self._backlog = Backlog()
         self._methods = parts.methods(self._hindrance, self._disconnect)
-
-    @property
-    def payload_types(self) -> PayloadTypes:
-        return payload_types(self._parts.ledger.edition, self._parts.exec.service)
 
     def get(self, jobid: int) -> JobView | None:
         """Return the job as it is now, for plugins (protocols.Jobs)."""

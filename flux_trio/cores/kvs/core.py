@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, assert_never
+from typing import Any, Final, assert_never
 
-from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.damage import Damages
@@ -37,7 +36,6 @@ from flux_trio.cores.kvs.ops import (
     COMMIT,
     PAGE,
     BackedUp,
-    CommitOps,
     Damaged,
     Fetched,
     KvsAction,
@@ -45,7 +43,6 @@ from flux_trio.cores.kvs.ops import (
     KvsOutbox,
     KvsTimer,
     MakeBackup,
-    Page,
     StopBackup,
     StoreAction,
     Stored,
@@ -117,17 +114,6 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     _queue: deque[Waiting]
     _round: Round | None
     _failed: Stored | None
-
-    payload_types: ClassVar[PayloadTypes] = {
-        topics.KVS_COMMIT: CommitOps,
-        topics.KVS_LOOKUP: kvs.Lookup,
-        topics.KVS_LOOKUP_ALL: kvs.LookupAll,
-        topics.KVS_DIR: kvs.Prefix,
-        topics.KVS_PAGE: Page,
-        topics.KVS_COUNT: kvs.Prefix,
-        topics.KVS_WATCH: kvs.Watch,
-        topics.KVS_BACKUP: kvs.Backup,
-    }
 
     def __init__(self) -> None:
         self._outbox = KvsOutbox()

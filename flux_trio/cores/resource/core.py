@@ -23,11 +23,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
-from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
@@ -96,8 +95,6 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     _early: list[Request]
     _waiting: deque[Request]
     _committing: tuple[Request | None, list[Event]] | None
-
-    payload_types: ClassVar[PayloadTypes] = {topics.RESOURCE_EXPIRATION: flux.InstanceEnd}
 
     def __init__(
         self,

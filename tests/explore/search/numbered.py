@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from flux_trio.cores.fingerprint import PayloadTypes, marked
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart, Part, parts_of
 from flux_trio.cores.turns import Core, TimerFired
 from flux_trio.lab.world.disk import KvsOnDisk
 from flux_trio.store.stores import MemoryStore
+from tests.support.fingerprint import marked
+from tests.support.payload_types import PayloadTypes, payload_types
 
 DIGEST_BYTES: Final = 16
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
@@ -74,7 +75,7 @@ class OfModule:
             part.taken_up()
 
     def mark(self, core: Any, state: bytes) -> Mark:
-        types = part_of(core).payload_types
+        types = payload_types(part_of(core))
         found = [
             self._mark_of(path, part, types)
             for path, part in self._parts_of(core).items()

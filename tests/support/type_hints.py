@@ -1,4 +1,4 @@
-"""What the types of a state say about its values: annotations, and `formats/meanings.py`. Pure."""
+"""What the types of a state say about its values: annotations, and `formats/meanings.py`."""
 
 from __future__ import annotations
 

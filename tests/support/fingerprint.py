@@ -1,4 +1,4 @@
-"""The state of a core without its numbering, and a digest of it. Pure.
+"""The state of a core without its numbering, and a digest of it.
 
 Two states may differ only in how jobs, matchtags and times are numbered. Such states decide alike,
 and their normalised states are equal: each numbered value is replaced by its place.
@@ -12,7 +12,7 @@ and their normalised states are equal: each numbered value is replaced by its pl
 
 0 and infinity stay as they are: they stand for "not set" and "never". The type of a value says what
 it means (`formats/meanings.py`): annotations in the bodies of classes, the return type of
-`__getstate__`, and a core's `payload_types` for the requests that it holds. A key of the kvs is
+`__getstate__`, and `payload_types` for the messages that a core holds. A key of the kvs is
 taken apart; so is an eventlog or an R that is to be written. A value without such a type is kept as
 it is: an id in the text of an error, or in the context of an event, is not replaced.
 
@@ -30,13 +30,19 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args, is_typeddict
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, is_typeddict
 
 import msgspec
 
 from flux_trio.cores.contents import class_of, contents_of
 from flux_trio.cores.job_index import ACTIVE, ENDED
-from flux_trio.cores.type_hints import (
+from flux_trio.cores.state import Part, parts_of
+from flux_trio.editions import Codec
+from flux_trio.formats import FormatError, parse_eventlog
+from flux_trio.formats.meanings import Keys, Meaning, Number
+from flux_trio.messages import Event, FluxError, Request, Response
+from tests.support.payload_types import PayloadTypes, payload_types
+from tests.support.type_hints import (
     Hint,
     hints_of,
     is_value,
@@ -48,10 +54,6 @@ from flux_trio.cores.type_hints import (
     state_hint,
     types_by_key,
 )
-from flux_trio.editions import Codec
-from flux_trio.formats import FormatError, parse_eventlog
-from flux_trio.formats.meanings import Keys, Meaning, Number
-from flux_trio.messages import Event, FluxError, Request, Response
 
 Normal: TypeAlias = Any
 """What JSON can hold."""
@@ -68,11 +70,6 @@ class Marked(NamedTuple):
     matchtags: tuple[tuple[str, int], ...]
     lasts: tuple[int, ...]
 
-
-PayloadTypes: TypeAlias = Mapping[str | tuple[type, str], Any]
-"""How to read the payload of a message, as a type or a Codec. The key is the topic of a request, or
-(class, topic) of a response or an event.
-"""
 
 TIME_DIGITS: Final = 5
 """Decimals of a difference of times: floats near today's epoch are 2.4e-7 s apart, and what was
@@ -95,25 +92,19 @@ _ID_KEY: Final = re.compile(
 )
 
 
-class HasState(Protocol):
-    """A part of a core: see `state.py`."""
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """The attributes that are its state."""
-
-
-def normalised(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> Normal:
-    """Return the state of `parts`, by path and attribute, without its numbering.
-
-    `payload_types` says how payloads of messages are read.
-    """
-    walk = _Walk(payload_types)
-    found = walk.parts(parts)
+def normalised(core: Part) -> Normal:
+    """Return the state of `core`, by path and attribute, without its numbering."""
+    walk = _Walk(payload_types(core))
+    found = walk.parts(parts_of(core))
     return _Places(walk.numbers, walk.times, walk.now).settle(found)
 
 
-def marked(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> Marked:
+def fingerprint(core: Part) -> str:
+    """Return a text that is equal for two cores with equal `normalised` states."""
+    return digest_of(normalised(core))
+
+
+def marked(parts: Mapping[str, Part], payload_types: PayloadTypes) -> Marked:
     """Return the state of `parts` with all numbers and times as they are, except matchtags."""
     walk = _MarkingWalk(payload_types)
     found = walk.parts(parts)
@@ -181,7 +172,7 @@ class _Walk:
         self.now = 0.0
         self.lasts: list[int] = []
 
-    def parts(self, parts: Mapping[str, HasState]) -> dict[str, Any]:
+    def parts(self, parts: Mapping[str, Part]) -> dict[str, Any]:
         """Return the state of each part that has one, by path."""
         return {
             path: self.attributes(
