@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from flux_trio.judge.checks.shapes import USERID
 from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, payload
-from flux_trio.judge.engine.selector import Selector, topic_of
+from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.engine.view import Selector
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.trace import Record
 

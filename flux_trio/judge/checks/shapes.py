@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import FormatError, Idset
 from flux_trio.judge.engine.rule import Broken, Debts, Rules
-from flux_trio.judge.engine.selector import Selector, errnum, message, received, sent
-from flux_trio.judge.engine.view import Seen, View
+from flux_trio.judge.engine.selector import errnum, message, received, sent
+from flux_trio.judge.engine.view import Seen, Selector, View
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record
 

@@ -42,25 +42,21 @@ class Facts:
     def after(self, record: Record) -> Facts:
         """Return the facts after `record`."""
         message = record.message
+        if record.kind == _RECV:
+            if isinstance(message, Request):
+                return self._after_request(record, message)
+            return self._after_response(message) if isinstance(message, Response) else self
+        if self.is_manager_gone(record):
+            alone = replace(self, scheduler="", is_ready=False, limit=None)
+            return replace(alone, exec_peer="", exec_hellos=())
         if record.kind == _SEND and isinstance(message, Response):
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
             return self._after_exec_hello(message) if is_answer else self
-        if record.kind != _RECV and self.is_manager_gone(record):
-            alone = replace(self, scheduler="", is_ready=False, limit=None)
-            return replace(alone, exec_peer="", exec_hellos=())
-        if record.kind != _RECV:
-            topic = getattr(message, "topic", "")
-            return (
-                self
-                if self.begins or topic not in topics.FIRST_REQUESTS
-                else self._after_coming(record)
-            )
-        if not isinstance(message, Request):
-            return self._after_response(message) if isinstance(message, Response) else self
-        sender = message.sender or record.peer
-        return self._after_request(record, message, sender)
+        is_first = getattr(message, "topic", "") in topics.FIRST_REQUESTS
+        return self._after_coming(record) if is_first and not self.begins else self
 
-    def _after_request(self, record: Record, message: Request, sender: str) -> Facts:
+    def _after_request(self, record: Record, message: Request) -> Facts:
+        sender = message.sender or record.peer
         payload = message.payload if isinstance(message.payload, dict) else {}
         match message.topic:
             case topics.SCHED_HELLO if message.wants_response:  # else it is refused without a word

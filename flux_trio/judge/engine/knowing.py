@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from flux_trio.judge.engine.selector import RECV, SEND, Key, job_id
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.selector import RECV, SEND, job_id
+from flux_trio.judge.engine.view import Key, Place
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Record

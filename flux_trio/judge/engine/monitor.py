@@ -19,8 +19,8 @@ from flux_trio.judge.engine.knowing import Knowledge, Known
 from flux_trio.judge.engine.packed import Packed
 from flux_trio.judge.engine.readers import Readers, all_readers
 from flux_trio.judge.engine.rule import Broken, Rule
-from flux_trio.judge.engine.selector import CLOCK, FAULT, Key, job_id
-from flux_trio.judge.engine.view import Place, View, put
+from flux_trio.judge.engine.selector import CLOCK, FAULT, job_id
+from flux_trio.judge.engine.view import Key, Place, View, put
 from flux_trio.trace import Record
 
 States: TypeAlias = dict[Key, Hashable]

@@ -19,8 +19,6 @@ from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     OWN,
-    Key,
-    Selector,
     errnum,
     job_id,
     logged,
@@ -33,7 +31,17 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.view import Seen, Trait, Value, View, seen_once, view, views_marked
+from flux_trio.judge.engine.view import (
+    Key,
+    Seen,
+    Selector,
+    Trait,
+    Value,
+    View,
+    seen_once,
+    view,
+    views_marked,
+)
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 

@@ -10,43 +10,6 @@ from flux_trio.judge.engine.view import Key, Mark, Seen, Selector, Trait, Value
 from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
-__all__ = [
-    "ANY_CANCEL",
-    "ANY_DISCONNECT",
-    "ANY_TOPIC",
-    "CLOCK",
-    "COUNTERS",
-    "ERRNUM",
-    "ERROR",
-    "EVENT",
-    "FAULT",
-    "HOOK",
-    "INSTANCE",
-    "LOOKUP_TOPICS",
-    "MODULE",
-    "OWN",
-    "RECV",
-    "SEND",
-    "STATE",
-    "Key",
-    "Selector",
-    "called",
-    "errnum",
-    "job_id",
-    "logged",
-    "message",
-    "name_of",
-    "no_key",
-    "noted",
-    "once",
-    "payload",
-    "received",
-    "rpc",
-    "sent",
-    "topic_of",
-    "while_live",
-]
-
 MessageType: TypeAlias = Literal["request", "response", "event"]
 
 T = TypeVar("T")

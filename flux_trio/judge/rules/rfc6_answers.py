@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, noted, payload, sent, view
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, Selector, no_key
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, no_key
+from flux_trio.judge.engine.view import Place, Selector
 from flux_trio.judge.views.calls import (
     DROP,
     DROPPED,

@@ -16,7 +16,6 @@ from flux_trio.judge.engine.selector import (
     ERROR,
     OWN,
     RECV,
-    Selector,
     message,
     noted,
     payload,
@@ -24,7 +23,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Trait, View, view
+from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Selector, Trait, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import CLIENT, Kind, Record
