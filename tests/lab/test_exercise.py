@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from flux_trio.cli import main
 from flux_trio.cli.lab.exercise import BROKEN, exit_with_verdict
+from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config
 from flux_trio.judge import Judgement
 from flux_trio.lab.exercise import (
@@ -147,7 +148,10 @@ def test_service_is_back_after_a_client_has_stood_in_for_it(tmp_path: Path) -> N
     assert list(found.stuck) == [title]
 
 
-def test_our_execution_service_keeps_every_clause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_execution_service_keeps_every_clause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(STATEDIR_VARIABLE, str(tmp_path))  # else it has no shell host
     done = exercise("exec", *PATIENCE, "--", *ours(monkeypatch, "job-exec"))
     assert done.exit_code == 0, done.output
     for act in EXEC_ACTS:

@@ -1,0 +1,83 @@
+"""Commands of jobs that tell the exercise what becomes of them: when they start, whether they run.
+
+A command holds one end of a pipe that has a name. So it is known by its processes themselves
+whether one is left, in whatever namespace or session they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from flux_trio.formats import format_fluid
+from flux_trio.lab.exercise.stage import Stuck
+
+LONG_S: Final = 3600.0
+"""How long a command runs that is to be ended."""
+LATER_S: Final = 0.5
+_LINES: Final = 4096
+
+
+class Witness:
+    """The witness of one job, in a directory that is removed with it. A context manager."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="flux-trio-witness-")
+        self._pipe = Path(self._directory.name) / "pipe"
+        os.mkfifo(self._pipe)
+        self._fd = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self._nstarts = 0
+
+    def __enter__(self) -> Witness:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+        self._directory.cleanup()
+
+    def _script(self, then: str) -> tuple[str, ...]:
+        return "sh", "-c", f"exec 9>{shlex.quote(str(self._pipe))}; echo >&9; {then}"
+
+    def runs_for(self, seconds: float) -> tuple[str, ...]:
+        """Return a command that runs for so long."""
+        return self._script(f"exec sleep {seconds:g}")
+
+    def runs_on(self) -> tuple[str, ...]:
+        """Return a command that runs until it is ended."""
+        return self.runs_for(LONG_S)
+
+    def one_ends_first(self, first: int, second: int) -> tuple[str, ...]:
+        """Return a command of two tasks, which end one after the other with these exit codes."""
+        mark = shlex.quote(f"{self._directory.name}/first")
+        one = f"mkdir {mark} 2>/dev/null && exit {first}"
+        return self._script(f"{one}; sleep {LATER_S:g}; exit {second}")
+
+    @property
+    def nstarts(self) -> int:
+        """How often a task has started."""
+        self._has_ended()
+        return self._nstarts
+
+    def _has_ended(self) -> bool:
+        """Read what the tasks have said; return whether none of them runs."""
+        with suppress(BlockingIOError):
+            while lines := os.read(self._fd, _LINES):
+                self._nstarts += len(lines)
+            return True
+        return False
+
+    def all_have_ended(self, jobid: int, clause: str) -> None:
+        """Raise Stuck, which names the clause, if a process of the job runs."""
+        if not self._has_ended():
+            text = "was said to be over, and a process of it runs"
+            raise Stuck(f"job {format_fluid(jobid, 'f58')} {text}", clause)
