@@ -83,7 +83,7 @@ def play_plan(path: str | os.PathLike[str], properties: Iterable[str] = ()) -> O
 
 
 class FaultNeverStruck(UserWarning):
-    """A test has planned a fault whose place did not come in its world: the test shows nothing."""
+    """A test has planned a fault that never struck in its world: the test shows nothing."""
 
 
 class _Listed(Generic[T]):

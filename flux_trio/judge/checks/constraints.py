@@ -29,7 +29,11 @@ Read: TypeAlias = Callable[[list[Any], Targets, int], "Idset | None"]
 
 
 def matching(constraint: Any, targets: Targets, depth: int = DEPTH_MAX) -> Idset | None:
-    """Return the targets that match a constraint; None if that cannot be told."""
+    """Return the targets that match a constraint.
+
+    None if that cannot be told: the constraint has a wrong form or nests operators deeper than
+    `depth`, or the hosts or properties that it asks for are not known of the targets.
+    """
     if constraint == {}:
         return targets.ranks
     if not isinstance(constraint, dict) or len(constraint) != 1 or not depth:

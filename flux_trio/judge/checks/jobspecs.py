@@ -30,7 +30,9 @@ KNOWN_MAX: Final = 1024
 
 
 def known_by_value(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Cache the result by the value's JSON, because jobs have few different sizes."""
+    """Cache what `read` returns by the JSON of its argument: most jobs of a trace have one of a few
+    sizes, so the same values come again and again.
+    """
     known: dict[bytes, T] = {}
 
     def cached(value: Any) -> T:

@@ -15,7 +15,11 @@ from flux_trio.judge.clauses.registry import Clause
 
 
 class Word(StrEnum):
-    """The status of a clause: proven is a clause whose test was seen to fail on its violation."""
+    """The status of a clause, in one word.
+
+    PROVEN: the test that names it was seen to fail when the clause was broken on purpose. TEST: a
+    test names it. REASON: no test can, for a reason that is given. OPEN: none of these.
+    """
 
     PROVEN = "proven"
     TEST = "test"

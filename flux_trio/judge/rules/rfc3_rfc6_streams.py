@@ -114,8 +114,8 @@ def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Se
     needs_crossing=True,
 )
 def enodata_is_no_failure(record: Record, seen: Seen) -> Finding:
-    """A party that receives ENODATA does not fail on it. It is judged of a scheduler that leaves in
-    the turn in which it received only ENODATA.
+    """ENODATA ends a stream and is no failure. Only a scheduler is judged: it must not end by
+    itself when all that it has just received is the ENODATA that ends the answers to its hello.
     """
     link = link_of(seen)
     if isinstance(record.message, Request):

@@ -162,7 +162,9 @@ class Start(Live, frozen=True, gc=False):
     the service for lost (readings: Release ranks)."""
 
     def place(self, what: str, *, received: bool = False) -> int:
-        """Return the record at which the service sent this, or the manager received it; else 0."""
+        """Return the record at which the service sent the response `what`, as in `said`, or with
+        `received` the job manager received it; 0 if there is none.
+        """
         for each, n in self.received if received else self.said:
             if each == what:
                 return n

@@ -1,5 +1,5 @@
-"""Views of suspended scheduling: which answers of a scheduler let the job manager send it no more
-requests.
+"""Views of suspended scheduling: after which answers of a scheduler the job manager may send it no
+more requests.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ from flux_trio.trace import Record
 
 
 def is_wrong_answer(record: Record, seen: Seen) -> bool:
-    """Whether RFC 27 has no place for an answer without errnum (readings: Late and stray answers).
+    """Whether a response to alloc or free, which is no error response, is one that RFC 27 does not
+    allow (readings: Late and stray answers).
 
-    After the final answer, others but SUCCESS may still come if the request was canceled.
+    It is wrong if nothing was asked, if it has not the form of an answer, or if it is CANCEL to a
+    request that nobody has canceled. If the request was canceled, answers other than SUCCESS may
+    still come after the final one.
     """
     if errnum(record):
         return False

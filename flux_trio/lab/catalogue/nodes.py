@@ -54,7 +54,7 @@ class NodesDown(OfNodes, frozen=True):
 
 @fault
 class NodesUp(OfNodes, frozen=True):
-    """The nodes are down from the start of the world, and come up at this moment."""
+    """The nodes are down from the start of the world, and come up at `when`."""
 
     until_then: ClassVar[str] = "the nodes are down until everything is put right"
 
@@ -117,7 +117,9 @@ class Shrink(OfNodes, frozen=True):
 
 @fault
 class Exclude(OfNodes, frozen=True):
-    """The nodes are excluded from the start of the world, and grow the resources at this moment."""
+    """The nodes are excluded from the start of the world, and included at `when`: the resources
+    grow.
+    """
 
     until_then: ClassVar[str] = "the nodes are excluded until everything is put right"
 

@@ -21,7 +21,11 @@ _LOG_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an act has ended: what it was `stuck` in ("" for nothing), what was broken, the log."""
+    """How an act of an exercise has ended.
+
+    `stuck` is what it waited for in vain ("" for nothing), `broken` what broke a clause, and `log`
+    has the lines of the instance's log if either is there.
+    """
 
     act: Act
     stuck: str

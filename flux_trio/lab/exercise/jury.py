@@ -32,11 +32,11 @@ OWN: Final = {
 
 
 class Jury:
-    """Judges all traces of an exercise, of which each is of an instance of its own.
+    """Judges an exercise: one trace for each instance that it starts.
 
     `sit` begins with the next instance, `hear` with the next act; `told` and `at_rest` say how the
-    act has ended. What the parties `stand_ins` break is left out: a service may not refuse what
-    they refuse.
+    act has ended. What the parties in `stand_ins` break is left out: they stand in for modules and
+    refuse, as part of an act, what a module may not refuse.
     """
 
     def __init__(self, clauses: Iterable[Clause]) -> None:

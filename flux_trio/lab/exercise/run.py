@@ -79,7 +79,7 @@ LATER: Final = 0.1
 
 
 class Report:
-    """What an exercise tells while it runs; here nothing."""
+    """Is told how an exercise gets on while it runs; this one ignores it."""
 
     def begins(self, act: Act) -> None:
         """An act begins."""

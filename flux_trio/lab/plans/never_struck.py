@@ -1,4 +1,4 @@
-"""Faults of a plan that never struck, since their place did not come: which, and where it was."""
+"""Faults of a plan that never struck, because what they wait for never came: which, and what."""
 
 from __future__ import annotations
 

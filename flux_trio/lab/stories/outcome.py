@@ -27,8 +27,8 @@ class Outcome:
     """What became of a plan that was played.
 
     `problems` says of each property that was broken how it was, one line each; it is empty if all
-    held. `excused` has what the faults of the plan excuse: the clauses that a liar broke, and
-    everything but errors of cores if the transport or the disk broke its promise.
+    held. `excused` has what the faults of the plan excuse: the clauses that a lying module broke,
+    and everything but errors of cores if the transport or the disk broke its promise.
     """
 
     plan: Plan
@@ -43,7 +43,9 @@ class Outcome:
 
     @property
     def never_struck(self) -> tuple[Fault, ...]:
-        """The faults of the plan that never struck, since their place did not come."""
+        """The faults of the plan that never struck: what they wait for, such as a message, never
+        came.
+        """
         return never_struck(self.plan.faults, self.struck)
 
     @property

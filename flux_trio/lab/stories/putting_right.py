@@ -1,8 +1,8 @@
-"""How the faults of a world end, so that all must come to rest.
+"""What is done at the end of a world, so that everything in it must come to rest.
 
-Whatever a plan has taken away is given back: parties that lie are loaded again, modules that are
-not there too, nodes are up and not drained or excluded, queues are started and enabled, and jobs
-that are held go on.
+All that faults and requests have taken away is given back: modules are loaded again if they are
+away, or if a fault makes them lie (send what breaks a clause); nodes are brought up, undrained and
+included; queues are started and enabled; jobs that are held go on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ there, but a job manager that is loaded again asks about it once more."""
 
 
 def load_all_modules_again(world: CoresWorld, struck: Iterable[Fault]) -> None:
-    """Load each module that is not there; remove before those that lie.
+    """Load each module that is away, and load again those that lie.
 
     The job manager is loaded again, too, if a plugin holds jobs that may have resources: the next
     one asks about them once more.

@@ -142,9 +142,9 @@ def sentence_of(name: str, properties: Iterable[Property]) -> str:
 
 
 def place_of_break(plan: Plan, name: str, properties: Iterable[Property]) -> int:
-    """Play `plan`; return the place of the record since which `name`, over the trace, is broken.
+    """Play `plan`; return the number of the record with which the property `name` breaks.
 
-    It is 0 if `name` holds, or is no property over the trace.
+    It is 0 if the property holds, or does not look at the trace.
     """
     if not any(each.name == name and each.looks_at == "trace" for each in properties):
         return 0
@@ -154,7 +154,7 @@ def place_of_break(plan: Plan, name: str, properties: Iterable[Property]) -> int
 
 
 def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> int:
-    """Return the place of the record since which a property over the trace is broken; else 0.
+    """Return the number of the record with which a property over the trace breaks; else 0.
 
     It is sought from the end, in growing strides, then by halving: the trace may be very long.
     """

@@ -1,4 +1,6 @@
-"""Requests that are made again and again in vain, since a module that nobody loads is away."""
+"""The end of a world in which requests are repeated for ever: each fails, because the module that
+would answer is away, and nobody loads it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Tries:
         self.begin()
 
     def begin(self) -> None:
-        """Begin to count the time anew."""
+        """Begin to count the quiet time anew."""
         self._is_other = True  # something else has happened since the last step
         self._end = inf  # when the time is over
         self._are_timers_known = False  # whether `end` is that of all timers
@@ -46,7 +48,7 @@ class Tries:
                 self._is_other = True
 
     def are_all(self, world: CoresWorld) -> bool:
-        """Return whether nothing else happens any more; call it after each step."""
+        """Return whether only repeated requests happen any more; call it after each step."""
         if self._is_other or world.agenda.next_at is not None:
             self._is_other = self._are_timers_known = False
             self._end = world.passed + self._quiet_s

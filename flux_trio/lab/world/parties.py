@@ -26,9 +26,8 @@ LATE_OWNER_S: Final = 1.0
 
 
 def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
-    """Lose the connection of a module; None if the module is not there.
-
-    Else return the module, and what it has received and not acted on.
+    """Lose the connection of a module; return the module, and what it had received and not acted
+    on. None if the module is not there.
     """
     station = world.stations.get(name)
     if station is None:
@@ -39,10 +38,11 @@ def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
 
 
 def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
-    """Connect a module that was cut off once more, under another name, and let it send its answers.
+    """Let a module that has lost its connection connect once more, under another name, and send the
+    answers that it still owes.
 
-    It answers the messages that it had `taken` before, and acts on its timers that are due; its
-    commits are answered at once. Then it is gone.
+    It acts on the messages that it had `taken` before the loss, and on its timers that are due; its
+    commits are answered at once. Then it is gone for good.
     """
     name = world.router.unique_name(station.name)
     peer = Peer(name, station.peer.userid, station.peer.rolemask, lambda *_: None, lambda: 0)

@@ -130,7 +130,7 @@ class PluginsOfWorld(Beside):
             self._timers.append(ClearTimer((LATE, ticket)))
 
     def post(self, operation: object, post: Callable[[Any], None]) -> None:
-        """Pass on with `post` what a plugin of a file does outside of a question."""
+        """Pass on with `post` what a plugin of a file does while no question is asked."""
         self._note_operation(operation)
         post(operation)
 
@@ -194,6 +194,8 @@ class PluginsOfWorld(Beside):
         return JobsAnswered(question.ticket, tuple(answers))
 
     def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
-        """Tell the plugins of files of a job; no other plugin wants to know."""
+        """Tell the plugins that were loaded from files what happens to a job; no other one wants to
+        know.
+        """
         if self.host is not None:
             self.host.notify(topic, job, args)

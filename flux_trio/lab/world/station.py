@@ -57,7 +57,7 @@ class Station(Party):
     # --- messages on their way
 
     def hold(self, ref: int, count: int = _UNTIL_RELEASED) -> None:
-        """Hold the message whose send has the place `ref` in the trace.
+        """Hold the message that was sent at record `ref` of the trace: the party does not get it.
 
         It waits until the party has taken `count` other messages; by default until `release`.
         """
@@ -65,17 +65,17 @@ class Station(Party):
             self._held[ref] = count
 
     def release(self, ref: int) -> None:
-        """Let a message that is held be taken."""
+        """Hold the message that was sent at record `ref` no longer."""
         self._held.pop(ref, None)
 
     def release_all(self) -> bool:
-        """Let all messages that are held be taken; return whether there was one."""
+        """Hold no message any longer; return whether one was held."""
         was_held = bool(self._held)
         self._held.clear()
         return was_held
 
     def remove(self, ref: int) -> bool:
-        """Lose the message that was sent at `ref`; return whether it waited."""
+        """Lose the message that was sent at record `ref`; return whether it was still waiting."""
         found = self._find(ref)
         if found is None:
             return False
@@ -88,7 +88,7 @@ class Station(Party):
         return True
 
     def insert_after(self, ref: int) -> None:
-        """Let the message that was sent at `ref` arrive twice."""
+        """Let the message that was sent at record `ref` arrive twice."""
         found = self._find(ref)
         if found is not None:
             sender, place = found
@@ -96,7 +96,7 @@ class Station(Party):
             self.nwaiting += 1
 
     def put_first(self, ref: int) -> None:
-        """Put the message that was sent at `ref` before the others of its sender."""
+        """Put the message that was sent at record `ref` before the others of its sender."""
         found = self._find(ref)
         if found is not None:
             sender, place = found
@@ -105,7 +105,7 @@ class Station(Party):
             del link[place + 1]
 
     def has(self, ref: int) -> bool:
-        """Whether the message that was sent at `ref` waits."""
+        """Whether the message that was sent at record `ref` still waits for this party."""
         return self._find(ref) is not None
 
     def _find(self, ref: int) -> tuple[str, int] | None:

@@ -191,7 +191,7 @@ class Machine:
         return found
 
     def core_in(self, state: int) -> Any:
-        """Return the core with this state. It has it until the next call."""
+        """Return the machine's core in this state; the next call may give it another state."""
         if self._at != state:
             self._keeper.load(self._core, self._states[state])
             self._at = state

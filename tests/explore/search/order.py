@@ -1,8 +1,13 @@
-"""Which part of the order of records belongs to a state: the part that a rule may ask for.
+"""Which part of the order of earlier records belongs to a state of a search.
+
+The judge's views keep numbers of records (places), and a rule may compare two of them. Two states
+in which such a comparison gives different results must not be taken for one; any other difference
+in the order of records does not count. A spot is a field of a view in which places stand: see
+`placed`.
 
 `Order` has the pairs of spots whose places are compared. It learns a pair when a rule compares two
-places that stand there, or when a place moves to where it is compared. What was explored before may
-have taken two states for one that differ in this order, so that the search has to begin again.
+places that stand there, or when a place moves to a spot where it is compared. What was explored
+before may have taken two states for one that differ in this, so the search has to begin again.
 """
 
 from __future__ import annotations
@@ -96,7 +101,9 @@ class Order:
     # --- the order of a state
 
     def signs(self, present: Present) -> tuple[int, ...]:
-        """Return for each two places that may be compared which one is older: -1, 0 or 1."""
+        """Return for each two places that may be compared which is older: -1 if the first is, 1 if
+        the second is, 0 for the same record.
+        """
         spots = frozenset([spot for spot in present if spot.others])
         pairs = self._met.get(spots)
         if pairs is None:

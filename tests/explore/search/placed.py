@@ -28,11 +28,12 @@ class NumberUsed(Exception):
 
 
 class Spot:
-    """A field in the states of a view, in which numbers of records stand; or a link between
-    two parties.
+    """A place in the judge's state where numbers of records stand: a field of a view's state, or a
+    link between two parties.
 
     `name` has the view and the field, and the key if it has only names of parties. `others` are the
-    spots with which a comparison is expected; `note` is called with the spots of all others.
+    spots of which it is known that rules compare their numbers with those that stand here. When a
+    rule compares these with those of any other spot, `note` is called with both spots.
     """
 
     __slots__ = ("key", "name", "note", "number", "others")
