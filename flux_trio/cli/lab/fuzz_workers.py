@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import multiprocessing
 import os
 import signal
@@ -99,6 +101,8 @@ def _without_interrupts() -> Iterator[None]:
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    importlib.import_module("flux_trio.lab")
+    gc.freeze()  # what was imported stays: no collection looks through it when a plugin is removed
     parent = multiprocessing.parent_process()
     assert parent is not None
 
