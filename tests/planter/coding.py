@@ -72,6 +72,7 @@ def _key(code: CodeType) -> tuple[str, str, int]:
 
 def functions_now() -> Functions:
     """All functions that there are, by the place of their code."""
+    gc.unfreeze()  # what is frozen is not among the objects
     found: Functions = {}
     for each in gc.get_objects():
         if isinstance(each, FunctionType):
