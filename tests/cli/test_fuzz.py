@@ -221,7 +221,7 @@ def new(job):
 
 def test_story_of_a_plugin_that_raises_begins_with_its_traceback(tmp_path: Path) -> None:
     (mine := tmp_path / "mine.py").write_text(RAISES.format("True"))
-    fuzz("--plugin", mine, "--seeds", "4:5", "-o", tmp_path)
+    fuzz("--plugin", mine, "--seeds", "4:5", *HERE, "-o", tmp_path)
     plan = tmp_path / "seed-4" / "plan.toml"
     with pytest.raises(PropertyBroken, match=r"found:    mine failed in job\.new") as broken:
         play_plan(plan)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-
-import accounts
-import click.testing
-import pytest
 
 from flux_trio.lab import PluginFile, Setup, run_plan
 from flux_trio.lab.world.machines import USERID
@@ -14,17 +11,6 @@ from tests.support import reborn
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 SEEDS = range(2 if reborn.is_on else 8)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> str:
-    """Accounts in which the user of worlds may have few jobs at a time."""
-    path = str(tmp_path / "site.db")
-    limits = ["max_running_jobs=2", "max_active_jobs=4"]
-    for row in (["bank", "physics"], ["user", "ann", "bank=physics", f"userid={USERID}", *limits]):
-        result = click.testing.CliRunner().invoke(accounts.main, [path, "set", *row])
-        assert result.exit_code == 0, result.output
-    return path
 
 
 def broken(file: PluginFile) -> dict[int, tuple[str, ...]]:
@@ -37,7 +23,11 @@ def broken(file: PluginFile) -> dict[int, tuple[str, ...]]:
     return {seed: said for seed, said in problems.items() if said}
 
 
-def test_multifactor(database: str) -> None:
+def test_multifactor(database: str, edit: Callable[..., None]) -> None:
+    """The user of worlds may have few jobs at a time."""
+    edit("bank", "physics")
+    limits = ["max_running_jobs=2", "max_active_jobs=4"]
+    edit("user", "ann", "bank=physics", f"userid={USERID}", *limits)
     conf = {"database": database, "record-usage": False, "interval": 900}
     assert broken(PluginFile(str(PLUGINS / "multifactor.py"), conf)) == {}
 

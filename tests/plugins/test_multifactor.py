@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import accounts
-import click.testing
 import multifactor
 import pytest
-import trio
 from multifactor import Multifactor
 
-from flux_trio import jobtap
-from flux_trio.jobtap import FluxError, PluginError
+from flux_trio.jobtap import FluxError
 from flux_trio.protocols import JobState
 from flux_trio.testing import HarnessJob, PluginHarness, Rejected
 from flux_trio.testing.pytest_plugin import StartHarness
@@ -24,51 +20,8 @@ ANN, BOB, NOBODY = 1001, 1002, 1999
 Edit = Callable[..., None]
 
 
-@pytest.fixture
-def edit(tmp_path: Path) -> Edit:
-    """Edits the database, as the command does."""
-
-    def set_row(*args: str) -> None:
-        arguments = [str(tmp_path / "site.db"), "set", *args]
-        result = click.testing.CliRunner().invoke(accounts.main, arguments)
-        assert result.exit_code == 0, result.output
-
-    return set_row
-
-
-@pytest.fixture
-def start(tmp_path: Path, edit: Edit, plugin_harness: StartHarness) -> Callable[..., PluginHarness]:
-    """A harness with a bank of two users; `conf` goes to the plugin."""
-    edit("bank", "physics")
-    edit("user", "ann", "bank=physics", f"userid={ANN}")
-    edit("user", "bob", "bank=physics", f"userid={BOB}")
-
-    def load(*others: jobtap.Plugin, **conf: Any) -> PluginHarness:
-        plugin = Multifactor()
-        path = str(tmp_path / "site.db")
-        plugin.conf = {"database": path, "record-usage": False, "interval": 60.0} | conf
-        return plugin_harness(plugin, *others)
-
-    return load
-
-
 def submit(harness: PluginHarness, userid: int = ANN, **more: Any) -> HarnessJob:
     return harness.submit(userid=userid, **more)
-
-
-class LongEpilog(jobtap.Plugin):
-    """Each job has an epilog of 20 s."""
-
-    @jobtap.on("job.state.cleanup")
-    def cleanup(self, job: jobtap.Job) -> None:
-        job.epilog_start("epilog")
-        self.start_soon(self.finish, job.id)
-
-    async def finish(self, jobid: int) -> None:
-        await trio.sleep(20)
-        job = self.jobs.get(jobid)
-        assert job is not None
-        job.epilog_finish("epilog")
 
 
 class TestPriority:
@@ -306,7 +259,7 @@ class TestSeveralLimits:
         small = submit(harness)
         assert held.dependencies == {"max-resources-user-limit"}
         edit("user", "ann", "bank=physics", "max_running_jobs=1")
-        reload(harness)
+        harness.request("job-manager.multifactor.reload")
         big.run()
         assert held.dependencies == {"max-resources-user-limit", "max-running-jobs-user-limit"}
         small.run()
@@ -324,7 +277,8 @@ class TestSeveralLimits:
         assert third.state == JobState.SCHED
         first.run()
         third.run()
-        assert described(harness, ANN)["active_jobs"] == 0
+        users = {each["userid"]: each for each in harness.query("multifactor")["users"]}
+        assert users[ANN]["active_jobs"] == 0
 
     def test_jobs_of_one_request_are_counted_one_by_one(
         self, start: Callable[..., PluginHarness], edit: Edit
@@ -349,168 +303,6 @@ def test_bank_and_project_are_written_down(start: Callable[..., PluginHarness], 
 
 def test_what_is_owed_is_told(start: Callable[..., PluginHarness]) -> None:
     assert start().query("multifactor")["shares"] == {str(ANN): 0.5, str(BOB): 0.5}
-
-
-# --- a database that is edited while jobs are there
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Edit:
-    """Any of the command's subcommands."""
-
-    def invoke(*args: str) -> None:
-        result = click.testing.CliRunner().invoke(accounts.main, [str(tmp_path / "site.db"), *args])
-        assert result.exit_code == 0, result.output
-
-    return invoke
-
-
-def reload(harness: PluginHarness) -> None:
-    harness.request("job-manager.multifactor.reload")
-
-
-def described(harness: PluginHarness, userid: int) -> dict[str, Any]:
-    users: list[dict[str, Any]] = harness.query("multifactor")["users"]
-    return next(user for user in users if user["userid"] == userid)
-
-
-class TestEdits:
-    def test_job_of_a_user_who_is_deleted_is_not_counted_when_they_are_back(
-        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
-    ) -> None:
-        harness = start()
-        job = submit(harness)
-        job.grant()
-        run("delete", "user", "ann")
-        reload(harness)
-        job.start()
-        job.finish()
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_active_jobs=1")
-        reload(harness)
-        assert described(harness, ANN)["active_jobs"] == 0
-        assert submit(harness).state == JobState.SCHED
-
-    def test_job_that_waits_for_room_of_a_user_who_is_deleted_is_ended_with_why(
-        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
-    ) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=0")
-        harness = start()
-        job = submit(harness)
-        assert job.dependencies == {"max-running-jobs-user-limit"}
-        run("delete", "user", "ann", "--bank", "physics")
-        reload(harness)
-        assert job.state == JobState.INACTIVE
-        assert "cannot find user/bank" in job.context("exception")["note"]
-
-    def test_user_is_deleted_in_one_bank_of_two(
-        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
-    ) -> None:
-        edit("bank", "chemistry")
-        harness = start()
-        edit("user", "ann", "bank=chemistry", f"userid={ANN}")
-        run("delete", "user", "ann", "--bank", "physics")
-        reload(harness)
-        assert described(harness, ANN)["bank"] == "chemistry"
-
-    def test_limit_below_what_runs_holds_the_next_until_enough_are_over(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
-        harness = start()
-        jobs = [submit(harness) for _ in range(3)]
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=2")
-        reload(harness)
-        late = submit(harness)
-        jobs[0].run()
-        assert late.state == JobState.DEPEND
-        jobs[1].run()
-        assert late.state == JobState.SCHED
-
-    def test_plugin_that_is_loaded_again_lets_go_on_whom_nothing_holds_any_more(
-        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path
-    ) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
-        harness = start()
-        running, held = submit(harness), submit(harness)
-        harness.remove("multifactor")
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=2")
-        conf = {"database": str(tmp_path / "site.db"), "record-usage": False}
-        load = {"load": "plugins/multifactor.py", "conf": conf}
-        harness.request("job-manager.jobtap", load)
-        harness.advance(15)
-        assert held.state == JobState.SCHED
-        assert described(harness, ANN)["active_jobs"] == 2
-        running.run()
-        held.run()
-        assert described(harness, ANN)["active_jobs"] == 0
-
-    @pytest.mark.parametrize("state", [JobState.SCHED, JobState.RUN, JobState.CLEANUP])
-    def test_plugin_that_is_loaded_again_counts_jobs_in_each_state(
-        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path, state: JobState
-    ) -> None:
-        """Else a limit of one admits two."""
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
-        harness = start(LongEpilog())
-        job = submit(harness)
-        steps = {JobState.SCHED: 0, JobState.RUN: 2, JobState.CLEANUP: 3}[state]
-        todo = [job.grant, job.start, job.finish]
-        for step in todo[:steps]:
-            step()
-        assert job.state is state
-        harness.remove("multifactor")
-        conf = {"database": str(tmp_path / "site.db"), "record-usage": False}
-        load = {"load": multifactor.__file__, "conf": conf}
-        harness.request("job-manager.jobtap", load)
-        late = submit(harness)
-        assert late.dependencies == {"max-running-jobs-user-limit"}
-        for step in todo[steps:]:
-            step()
-        harness.advance(20)
-        assert job.state is JobState.INACTIVE
-        assert late.state is JobState.SCHED
-
-    def test_database_that_is_gone_or_in_use_is_told_and_read_later(
-        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path
-    ) -> None:
-        harness = start()
-        path = tmp_path / "site.db"
-        path.rename(tmp_path / "away.db")
-        harness.advance(60)
-        assert "the accounts stay as they were" in harness.log[-1]
-        (tmp_path / "away.db").rename(path)
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "active=0")
-        with sqlite3.connect(path) as database:
-            database.execute("BEGIN EXCLUSIVE")
-            harness.advance(60)
-            assert "locked" in harness.log[-1]
-            with pytest.raises(FluxError, match="locked"):
-                reload(harness)
-        harness.advance(60)
-        with pytest.raises(Rejected, match="disabled"):
-            submit(harness)
-
-    def test_usage_is_written_down_when_the_plugin_goes(
-        self, start: Callable[..., PluginHarness], tmp_path: Path
-    ) -> None:
-        harness = start(**{"record-usage": True, "interval": 1e6})
-        job = submit(harness)
-        job.grant()
-        job.start()
-        harness.advance(100)
-        job.finish()
-        harness.remove("multifactor")
-        with sqlite3.connect(tmp_path / "site.db") as database:
-            ((used,),) = database.execute("SELECT usage FROM user WHERE name = 'ann'")
-        assert used == pytest.approx(100, abs=1)
-
-
-@pytest.mark.parametrize(
-    "conf", [{"interval": 0}, {"half-life": 0}, {"interval": -1}, {"weights": {"queue": 1e300}}]
-)
-def test_conf_that_makes_no_sense_is_refused(
-    start: Callable[..., PluginHarness], conf: dict[str, Any]
-) -> None:
-    with pytest.raises(PluginError, match=r"plugin multifactor: Expected `float`"):
-        start(**conf)
 
 
 def explained(harness: PluginHarness, job: HarnessJob) -> str:
