@@ -194,7 +194,7 @@ def line_of(eventlog: str, name: str) -> str:
 
 
 def walk(plan: Plan, seed: int, world: SmallWorld, trace: list[Record]) -> list[bytes]:
-    """What happens on a way that the seed draws."""
+    """Let the seed draw every choice until the world is at rest; return the trace."""
     draw = random.Random(seed)
     while choices := world.choices():
         world.do(draw.choice(choices))

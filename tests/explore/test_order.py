@@ -409,10 +409,12 @@ def test_violations_of_one_transition_have_a_cause(monkeypatch: pytest.MonkeyPat
 
 
 class Ways(Search):
-    """Looks how each state goes on, on the way on which it was met first and on others."""
+    """A search that compares how a state goes on when it is reached on different ways: on the first
+    one, and on others that led to what was taken for the same state.
+    """
 
     def names_after(self, state: WorldState, stood: Stood) -> dict[Choice, bytes]:
-        """Return by what happens next the name of the state that is reached, with the judge's."""
+        """Return by choice the state to which it leads, as a name that tells the judge's, too."""
         found = {}
         self._world.take_up(state)
         for choice in self._world.choices():

@@ -1,4 +1,4 @@
-"""The status of each clause: proven, named by a test, without a test for a reason, or open.
+"""The status of each clause: proven, named by a test, without a test for a stated reason, or open.
 
 Pure: the caller finds which tests name which clauses and which clauses are proven, and passes them
 as `mentions` and `proven`.

@@ -39,8 +39,8 @@ def client_of(record: Record) -> str:
 
 
 def as_sent(record: Record, seen: Seen) -> Acquired | None:
-    """Return what the receiver of a response had acquired by the responses that were sent to it
-    before.
+    """Return the resources that the receiver of a response has acquired by the earlier responses
+    that were sent to it, received or not.
     """
     found: Acquired | None = seen.at(AS_SENT, client_of(record))
     return found

@@ -76,8 +76,8 @@ def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Findi
 
 
 def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Finding:
-    """Judge that no R has one of these targets; `what` describes them, and record `n` is since
-    when.
+    """Judge that no R has one of these targets. `what` says what they are, such as offline, and
+    record `n` made them so.
     """
     for r in found:
         if both := (targets_of(r.value) or NONE) & targets:
@@ -86,9 +86,11 @@ def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Findin
 
 
 def granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
-    """Return those R that a scheduler granted after it must have handled the message at `n`.
+    """Return those R in a commit that the scheduler has granted after it must have handled the
+    message that it received at record `n`.
 
-    It handled it before requests that it received later. A second is long enough for any job.
+    These are all R if there is a proof that it has handled the message by now, or if the message
+    came a second ago; else those of jobs whose alloc requests it received after the message.
     """
     if seen.knew(record.party, n) or seen.is_old(n):
         return allocated(record)

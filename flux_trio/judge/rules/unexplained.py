@@ -295,13 +295,14 @@ ANSWERS: Final = received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, STA
 
 
 class Answered(NamedTuple):
-    """The records of the sends of the last responses that the job manager has received from a
-    service.
+    """What the job manager has last received from a service: the records at which the service
+    sent it.
     """
 
     last: Place
+    """The last response."""
     wrong: Place = 0
-    """The last of them that has no place in the conversation."""
+    """The last response that the protocol does not allow there."""
 
 
 def _fold_answered(had: Answered | None, _part: None, record: Record, seen: Seen) -> Answered:

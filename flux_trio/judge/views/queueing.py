@@ -203,7 +203,9 @@ OVER_LIMIT: Final = (OUTSTANDING, LINK, SCHED_JOBS)
 
 
 def priorities_untold(seen: Seen) -> Iterator[Broken]:
-    """Yield a violation for each open request with an outdated priority in a trace at rest."""
+    """Yield a violation for each open alloc request of which the scheduler was not told the job's
+    present priority, at the end of a trace at rest.
+    """
     if link_of(seen).is_up and not may_be_suspended(seen):
         for jobid in seen.all(LIFE):
             if (broken := priority_untold(jobid, seen)) is not None:
@@ -211,7 +213,9 @@ def priorities_untold(seen: Seen) -> Iterator[Broken]:
 
 
 def priority_untold(jobid: Any, seen: Seen) -> Broken | None:
-    """Return a violation if the job's request is open and has an outdated priority."""
+    """Return a violation if the job has an open alloc request, and the scheduler was not told the
+    job's present priority.
+    """
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or life.state != SCHED:
         return None

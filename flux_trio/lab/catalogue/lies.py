@@ -1,7 +1,7 @@
-"""Lies: a party breaks a clause. It says something else than it would, and the judge must name it.
+"""Lies: a party sends something else than it would, and so breaks a clause; the judge must name it.
 
-The trace has what the party has said. `which` counts the messages of that topic that cores send;
-answers of the broker in place of a service are not among them.
+The trace has what was sent instead. `which` says in place of which message; it counts those that
+cores send, without the answers of the broker in place of a service.
 
 A `key` may be a path: `data.status` is the key `status` in the object of `data`. A number is a
 place in an array, and a text of JSON is entered as what it says: `ops.0.2.execution.nslots` of a
@@ -149,7 +149,7 @@ class Repeated(LieInPlaceOf, frozen=True):
 
 @fault
 class StrayAnswer(LieInPlaceOf, frozen=True):
-    """After the message comes another one, about a job that nobody knows."""
+    """After the message a second one like it is sent, about a job that nobody knows."""
 
     drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
 
@@ -162,9 +162,10 @@ class StrayAnswer(LieInPlaceOf, frozen=True):
 
 @fault
 class AlsoSaid(LieInPlaceOf, frozen=True):
-    """After the message comes another one like it, with other `keys` and, if given, its `topic`.
+    """After the message a second one like it is sent, with these `keys` in its payload, and to
+    another `topic` if that is given.
 
-    After a request nobody has to answer the other one.
+    If it is a request, the second one asks for no response.
     """
 
     keys: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -179,7 +180,7 @@ class AlsoSaid(LieInPlaceOf, frozen=True):
 
 @fault
 class AlsoAsked(LieInPlaceOf, frozen=True):
-    """After the message comes a request `topic` that nobody has to answer."""
+    """After the message a request to `topic` is sent, which asks for no response."""
 
     topic: str
     payload: dict[str, Any]
@@ -200,7 +201,7 @@ class AlsoAsked(LieInPlaceOf, frozen=True):
 
 @fault
 class NotStreaming(LieInPlaceOf, frozen=True):
-    """The message lacks the flag of a stream."""
+    """The message lacks the streaming flag."""
 
     def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [msgspec.structs.replace(message, flags=message.flags & ~STREAMING)]
@@ -218,7 +219,7 @@ class Withheld(LieInPlaceOf, frozen=True):
 
 @fault
 class ErrorAnswer(LieInPlaceOf, frozen=True):
-    """The answer is an error, `errnum`."""
+    """The answer is an error response with this `errnum`."""
 
     errnum: int = Errno.EINVAL
 

@@ -72,7 +72,7 @@ Moment = When | Count
 
 
 class Machine(Protocol):
-    """The number of nodes of a world, and of cores of each node; a plan has both."""
+    """The nodes of a world: how many there are, and how many cores each has. A plan is one."""
 
     @property
     def nnodes(self) -> int: ...

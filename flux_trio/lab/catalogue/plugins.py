@@ -1,7 +1,7 @@
 """Faults of a plugin: it raises, hangs, lies or is not available.
 
-Each is at the `nth` question about `hook`. The answer is the one that the plugin host gives to the
-job manager when a handler does so.
+Each strikes when the plugin is asked about a `hook` for the `nth` time. The job manager gets the
+answer that the host of plugins gives when a handler does so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flux_trio.protocols import VALIDATE, HookAnswer, Unavailable
 
 
 class PluginFault(DrawnFault, frozen=True):
-    """A fault of the plugin at its `nth` question about `hook`, a topic."""
+    """A fault of the plugin when it is asked for the `nth` time about the topic `hook`."""
 
     nth: Count = 1
     hook: str = PRIORITIZE
@@ -55,7 +55,7 @@ class PluginFault(DrawnFault, frozen=True):
 
     @abstractmethod
     def answer(self, usual: HookAnswer) -> HookAnswer:
-        """Return the answer; `usual` is what comes without the fault."""
+        """Return the answer with the fault; `usual` is the one without it."""
 
     @abstractmethod
     def act(self) -> Any:

@@ -44,11 +44,11 @@ class Table:
         return (0,) if self.draw.random() < 0.5 else self.aim.ranks()
 
     def some(self) -> int:
-        """Draw a number from 1 to the number of jobs."""
+        """Draw a number from 1 to the number of jobs, rather a small one."""
         return min(1 + int(self.draw.expovariate(2 / len(self.jobs))), len(self.jobs))
 
     def asked(self, when: When | None, what: Action) -> Iterator[Do]:
-        """Yield a request of the owner at `when`, and often the one that takes it back later."""
+        """Yield a request of the owner at `when`, and often a later one that undoes it."""
         at = round(self.draw.uniform(0, self.span_s), 1)
         after = round(at + self.draw.choice(LATER_S), 1)
         queue = self.draw.randrange(self._queues) if self._queues else None
@@ -83,9 +83,11 @@ _BACK: Final[dict[Action, Action]] = {
 def draw_coincidence(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
 ) -> Coincidence:
-    """Return faults and requests of the owner that come together; in a third of the cases none.
+    """Return faults, and requests of the owner, that are likely to meet; in a third of the cases
+    none.
 
-    The requests without a message are made within `span_s` seconds.
+    A request is made when a message comes that it names, or else at a time in the first `span_s`
+    seconds.
     """
     if not jobs or draw.random() < 1 / 3:
         return (), ()
