@@ -138,7 +138,7 @@ def _with_events(messages: Iterable[Passed | Moment]) -> Iterator[Passed | Momen
                 seen.remove(order.popleft())
             seen.add(event[:3])
             order.append(event[:3])
-            yield Logged(each.t, event[0], event[2], event[3])
+            yield Logged(each.t, event[0], event[2], event[3], event[1])
         yield each
 
 

@@ -128,7 +128,7 @@ def _routed(raw: msgspec.Raw, where: str) -> Routed:
 
 def _logged(jobid: int, raw: msgspec.Raw, where: str) -> Logged:
     found: _Event = _decode(raw, _Event, where)
-    return Logged(found.t_rel, jobid, found.name, found.context)
+    return Logged(found.t_rel, jobid, found.name, found.context, found.t_rel)
 
 
 def _decode(text: str | msgspec.Raw, shape: Any, where: str) -> Any:

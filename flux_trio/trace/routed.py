@@ -47,12 +47,14 @@ class Routed(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """One event of a job's eventlog, posted by the job manager at `t`."""
+    """One event of a job's eventlog, which the job manager told of at `t`."""
 
     t: float
     jobid: int
     name: str
     context: dict[str, Any]
+    timestamp: float
+    """When it was posted, as the eventlog says; that of submit is the time of the submission."""
 
 
 class Moment(NamedTuple):
@@ -119,7 +121,9 @@ class Records:
             yield msgspec.structs.replace(each, n=n)
             return
         if isinstance(each, Logged):
-            data = {"id": each.jobid, "name": each.name, "context": each.context}
+            data: dict[str, Any] = {"id": each.jobid, "name": each.name, "context": each.context}
+            if each.timestamp != each.t:
+                data["timestamp"] = each.timestamp
             yield Record(n, each.t, Kind.EVENT.value, topics.JOB_MANAGER, data=data)
             return
         self._n += len(each.receivers)

@@ -19,6 +19,7 @@ from tests.support.scenarios import breaks_of, trace_of
 SCENARIOS = ("everyday", "calls", "execution_reload", "drains", "two_groups", "answers_by_hand")
 TRACES = ("live.sched-simple.trace", "live.sched-fifo.trace")
 SEED = 7
+NOON = 1787054400.0  # of the day in `printed`
 WHOLE_MAX = 70
 """Recordings with fewer messages are judged from each of them on."""
 
@@ -150,6 +151,35 @@ def test_a_module_that_was_removed_is_not_answered_if_others_follow_the_journal(
     assert judgement.violations == ()
     assert judgement.unexplained == ()
     assert judgement.verdicts["27.hello.1"] is Verdict.KEPT
+
+
+def printed(t: float, head: str, payload: object) -> str:
+    """A message as `flux module trace --full` prints it, `t` seconds after noon."""
+    text = msgspec.json.format(msgspec.json.encode(payload), indent=1).decode()
+    return f"2026-08-18T12:00:{t:06.3f} {head}\n{text}\n"
+
+
+def told_of(t: float, jobid: int, name: str, t_posted: float) -> str:
+    context = {"priority": 16} if name == "priority" else {}
+    event = {"timestamp": NOON + t_posted, "name": name, "context": context}
+    head = "job-manager tx < job-manager.events-journal [9] success"
+    return printed(t, head, {"id": jobid, "events": [event]})
+
+
+def test_jobs_of_the_message_that_was_cut_have_the_time_of_their_submission() -> None:
+    """27.criteria.5: of the first job only the journal is seen, a moment later."""
+    submit = "job-manager rx > job-manager.submit [9]"
+    text = ""
+    for jobid, t_submit, t in ((1, 0.1, 0.8), (2, 0.5, 0.9)):
+        job = {"id": jobid, "userid": 0, "urgency": 16, "t_submit": NOON + t_submit}
+        text += printed(t, submit, {"jobs": [job]})
+        text += told_of(t, jobid, "submit", t_submit)
+        text += "".join(told_of(t, jobid, name, t) for name in ("validate", "depend", "priority"))
+    for jobid, t_submit in ((1, 0.1), (2, 0.5)):
+        asked = {"id": jobid, "priority": 16, "userid": 0, "t_submit": NOON + t_submit}
+        text += printed(3.0, "job-manager tx > sched.alloc [9]", asked)
+    judgement = recorded.judged_source(read_trace(text.splitlines(keepends=True)))
+    assert judgement.verdicts["27.criteria.5"] is Verdict.KEPT
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -133,7 +133,7 @@ def test_events_of_jobs_are_found_in_the_journal_once() -> None:
     source = read_trace((event("submit") * 2 + event("annotations")).splitlines(keepends=True))
     assert source.shown.events
     assert [r.data for r in source.records if r.kind == "event"] == [
-        {"id": 5, "name": "submit", "context": {}}
+        {"id": 5, "name": "submit", "context": {}, "timestamp": 1.5}
     ]
 
 

@@ -290,8 +290,9 @@ def _fold_life(life: Life | None, part: Any, record: Record, seen: Seen) -> Life
     name = payload(record).get("name")
     if name == "submit":
         t_submit = 0.0 if life is None else life.t_submit
+        # Of a job that has begun, the event is that of an earlier submission, told again.
         if life is None and seen.at(BEGUN, job_id(record)) is None:
-            t_submit = record.t  # else the event is that of an earlier submission, told again
+            t_submit = number(payload(record).get("timestamp"), record.t)
         userid = integer(context_of(record).get("userid"))
         return Life(NEW, record.n, record.t, t_submit, userid=userid)
     if life is None and name == "validate":
