@@ -127,7 +127,9 @@ def forwarded(trace: Trace) -> Source:
 
 def _passed(record: Record, receivers: dict[int, list[str]]) -> Routed | Logged | None:
     if record.kind == Kind.EVENT and record.data is not None:
-        return Logged(record.t, record.data["id"], record.data["name"], record.data["context"], record.t)
+        return Logged(
+            record.t, record.data["id"], record.data["name"], record.data["context"], record.t
+        )
     if record.kind != Kind.SEND or record.n not in receivers:
         return None
     message = record.message
