@@ -89,5 +89,11 @@ COMPARED: Final[dict[tuple[str, str], str]] = {
 """By the names of two spots (fields in the states of views): whether rules compare the records that
 stand there always (ALL), or if they stand under the same key (SAME); see `order`."""
 
-READ: Final = ("answers job-ingest", "answers kvs", "answers resource")
+READ: Final = (
+    "answers job-ingest",
+    "answers job-manager",
+    "answers kvs",
+    "answers resource",
+    "turn job-manager",
+)
 """What rules read of the messages that the parties have surely handled; see `settling`."""
