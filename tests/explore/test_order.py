@@ -264,7 +264,7 @@ class _Both(Live, frozen=True, gc=False):
 
 
 def planted(is_broken: Callable[[int, int], bool]) -> Rules:
-    """A rule about the order of two records of which no core knows."""
+    """A rule about the order of two records; no core depends on that order."""
     rules = Rules()
 
     def fold(was: _Both | None, _part: None, record: Record, _seen: Seen) -> _Both:

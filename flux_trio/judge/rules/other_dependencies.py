@@ -105,12 +105,12 @@ def _antecedent(seen: Seen, names: tuple[str, ...], description: str) -> Log | N
 
 
 def is_success(log: Log) -> bool:
-    """Whether a job is INACTIVE and was successful."""
+    """Whether a job has ended, and with success."""
     return bool(log.ended) and bool(log.finished) and not log.status and not log.fatal
 
 
 def is_failure(log: Log) -> bool:
-    """Whether a job is INACTIVE and was not."""
+    """Whether a job has ended, and without success."""
     return bool(log.ended) and not is_success(log)
 
 

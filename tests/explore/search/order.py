@@ -27,8 +27,8 @@ Present = Mapping[Spot, Sequence[int]]
 
 
 class Order:
-    """The pairs of spots that rules compare, and what they read of handled messages, as far as the
-    search has learned it."""
+    """What a search has learned of the rules: which spots they compare with each other, and what
+    they read of the messages that parties have surely handled."""
 
     def __init__(
         self, pairs: Mapping[tuple[str, str], str] | None = None, parts: Iterable[str] = ()

@@ -1,6 +1,7 @@
-"""Puts the places in the states of the judge into their spots, after each transition.
+"""Tells each number of a record (`Placed`) in the judge's state in which spot it stands.
 
-What a transition has not changed was settled before, and is shared with the state before it.
+That is done after each transition, and called settling here. What a transition has not changed was
+settled before, and is shared with the state before it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Numbering(dict[Hashable, int]):
 
 
 class _One(NamedTuple):
-    """A state of a view, the number of it without its places, and these."""
+    """A state of a view; a number (`shape`) that stands for all of it but places; and these."""
 
     state: Any
     shape: int
@@ -45,8 +46,7 @@ class _One(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """All states of one view, in the order of their keys, with their places in their
-    spots."""
+    """All states of one view, in the order of their keys, with places that know their spots."""
 
     held: tuple[tuple[Hashable, Any], ...]
     """The keys with their states, in the form in which a monitor takes them."""
@@ -62,8 +62,7 @@ NOTHING: Final = Settled((), (), (), (), 0, {}, {})
 
 
 class Settler:
-    """Puts the places in the states of one view into spots, whose names begin with
-    `name`."""
+    """Tells the places in the states of one view their spots, whose names begin with `name`."""
 
     def __init__(self, name: str, type_: Any, order: Order) -> None:
         self._name = name
@@ -174,8 +173,8 @@ def _text_of_key(held: tuple[Hashable, Any]) -> str:
 
 
 class KnowledgeRead(Knowledge):
-    """Notes which parts of `knowing`, the messages that parties have surely handled, are read by
-    rules."""
+    """What parties have surely handled (`judge.engine.knowing`); notes which parts of it rules
+    read."""
 
     def __init__(self, order: Order) -> None:
         super().__init__()
@@ -196,8 +195,11 @@ class KnowledgeRead(Knowledge):
 
 
 class SettledKnown(NamedTuple):
-    """The state of `knowing` with its places in spots, and what of the parts that rules read
-    distinguishes it from others."""
+    """The state of what parties have surely handled, with places that know their spots.
+
+    `shape` and `places` have only the parts that rules read: two states in which these are equal
+    are not told apart by rules.
+    """
 
     known: Known
     shape: Hashable
@@ -205,7 +207,7 @@ class SettledKnown(NamedTuple):
 
 
 def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
-    """Return the state of `knowing` with its places in spots."""
+    """Return the state of what parties have surely handled, with places that know their spots."""
     turns, answered, asked = known
     places: Places = {}
 
