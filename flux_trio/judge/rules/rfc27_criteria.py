@@ -38,7 +38,7 @@ from flux_trio.judge.views.queueing import (
     rank_of,
     unsent,
 )
-from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, STARTED, Queues, queue_of_job, stop_of
+from flux_trio.judge.views.queues import QUEUES, STARTED, Queues, queue_of, stop_of
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,
@@ -106,7 +106,7 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Finding:
 @RULES.judge(
     "27.criteria.5",
     sent("request", topics.SCHED_ALLOC),
-    views=[LIFE, ASKED, LINK, QUEUES, JOB_QUEUES, SENDINGS, HOOK_ANSWERS],
+    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS, HOOK_ANSWERS],
 )
 def requests_go_out_in_order(record: Record, seen: Seen) -> Finding:
     """Requests are sent in the order of priority. A job waits for its request from when plugins
@@ -127,7 +127,7 @@ def requests_go_out_in_order(record: Record, seen: Seen) -> Finding:
         if sending.rank <= rank_of(life) or sending.n < link_of(seen).answered:
             continue
         if _waited_long(jobid, life, sending, seen) or _waited_for_a_start(
-            jobid, life, sending, seen
+            record, life, sending, seen
         ):
             text = (
                 f"job {jobid}: priority {life.priority}, was asked for after job {sending.jobid} "
@@ -147,22 +147,21 @@ def _waited_long(jobid: Any, life: Life, sending: Sending, seen: Seen) -> bool:
     return sending.t >= since and sending.decided > max(_waits_since(jobid, life, seen), queues.n)
 
 
-def _waited_for_a_start(jobid: Any, life: Life, sending: Sending, seen: Seen) -> bool:
+def _waited_for_a_start(record: Record, life: Life, sending: Sending, seen: Seen) -> bool:
     """Whether both jobs waited for the same: the scheduler, or the start of their queues.
 
     Then the job manager decided on both after that.
     """
     queues: Queues = seen.at(QUEUES) or STARTED
     ready, (started, start) = link_of(seen).answered, queues.started
-    if queues.n < ready and stop_of(seen, queue_of_job(seen, jobid)) is None:
+    queue = queue_of(payload(record).get("jobspec"))
+    if queues.n < ready and stop_of(seen, queue) is None:
         beginning = ready
-    elif ready < start == queues.n and {queue_of_job(seen, j) for j in (jobid, sending.jobid)} <= {
-        *started
-    }:
+    elif ready < start == queues.n and {queue, sending.queue} <= {*started}:
         beginning = start
     else:
         return False
-    waits = _waits_since(jobid, life, seen)
+    waits = _waits_since(job_id(record), life, seen)
     return waits < beginning < sending.n and waits < sending.decided
 
 

@@ -25,7 +25,7 @@ from flux_trio.judge.views.durable import DURABLE, Durable
 from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life
-from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
+from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of, queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,
     FINAL,
@@ -127,6 +127,8 @@ class Sending(NamedTuple):
     t: float
     rank: Rank
     jobid: int
+    queue: str
+    """The queue that its jobspec names; the job may have been moved since."""
 
 
 def rank_of(life: Life) -> Rank:
@@ -148,7 +150,8 @@ def _fold_sendings(
         kept = kept[:-1]
     durable: Durable | None = seen.at(DURABLE, record.party)
     decided = record.n if durable is None else durable.until
-    return (*kept, Sending(record.n, decided, record.t, rank, jobid))[-SENDS_MAX:]
+    queue = queue_of(payload(record).get("jobspec"))
+    return (*kept, Sending(record.n, decided, record.t, rank, jobid, queue))[-SENDS_MAX:]
 
 
 SENDINGS: Final = view(
