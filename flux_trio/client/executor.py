@@ -13,7 +13,8 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -125,7 +126,7 @@ class FluxTrioExecutor(Executor):
         self, uri: str | None = None, token: str = "", *, jobs_max: int = JOBS_MAX
     ) -> None:
         address = find_instance(os.environ) if uri is None else (uri, token)
-        self._tasks: dict[FluxTrioFuture, Future[None]] = {}
+        self._futures: set[FluxTrioFuture] = set()  # those that are not done
         self._numbers = itertools.count()
         self._is_shut = False
         self._lock = threading.Lock()
@@ -138,6 +139,8 @@ class FluxTrioExecutor(Executor):
                 self._portal.wrap_async_context_manager(open_client(*address))
             )
             self._room = self._portal.call(partial(anyio.Semaphore, jobs_max))
+            # A callback, which runs in the event loop, may submit: that must not wait for the loop.
+            self._starter = opened.enter_context(ThreadPoolExecutor(1))
             self._opened = opened.pop_all()
         atexit.register(self.shutdown)
 
@@ -188,13 +191,12 @@ class FluxTrioExecutor(Executor):
         """
         with self._lock:
             self._is_shut = True
-            running = dict(self._tasks)
+            running = list(self._futures)
         if cancel_futures:
             for future in running:
                 future.cancel()
         if wait:
-            for task in running.values():
-                task.result()
+            wait_for(running)
             self._opened.close()
             atexit.unregister(self.shutdown)
         else:
@@ -205,7 +207,8 @@ class FluxTrioExecutor(Executor):
         with self._lock:
             if self._is_shut:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._tasks[future] = self._portal.start_task_soon(self._run, future, find, ends)
+            self._futures.add(future)
+        self._starter.submit(self._portal.start_task_soon, self._run, future, find, ends)
         return future
 
     async def _run(self, future: FluxTrioFuture, find: Finding, ends: Ending) -> None:
@@ -225,7 +228,7 @@ class FluxTrioExecutor(Executor):
             if not future.done():
                 future._fail(ExecutorEnded("the executor has ended"))
             with self._lock:
-                self._tasks.pop(future, None)
+                self._futures.discard(future)
 
 
 def result_file(path: Path) -> Path:

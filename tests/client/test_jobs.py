@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
+from queue import Queue
 
 import anyio
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from flux_trio.client import (
     ConnectionLost,
     FluxTrioExecutor,
+    FluxTrioFuture,
     JobFailed,
     NoInstance,
     command_jobspec,
@@ -195,6 +197,15 @@ def test_a_client_is_connected_while_it_or_a_job_is_used() -> None:
     events.close()
     with pytest.raises(ConnectionLost, match="this client is closed"):
         job.wait()
+
+
+def test_jobs_end_while_others_are_submitted_also_by_callbacks(executor: FluxTrioExecutor) -> None:
+    """Neither waits for the other's thread."""
+    second: Queue[FluxTrioFuture] = Queue()
+    futures = [executor.submit(["true"]) for _ in range(100)]
+    futures[0].add_done_callback(lambda _: second.put(executor.submit(["sh", "-c", "exit 4"])))
+    assert {each.result(DEADLINE_S) for each in futures} == {0}
+    assert second.get(timeout=DEADLINE_S).result(DEADLINE_S) == 4
 
 
 PROGRAM = """
