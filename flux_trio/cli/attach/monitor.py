@@ -61,8 +61,8 @@ def monitor(
     the instance ends, the verdicts are printed. The monitor may join at any time; it only reads.
 
     Exit codes: 0 if nothing is broken except by known departures, 1 if something is, 2 if the
-    instance cannot be joined or for wrong usage. What is unexplained or due is no verdict: it breaks
-    no clause, and may be what was meant. It leaves the exit code alone.
+    instance cannot be joined or for wrong usage. What is unexplained or due breaks no
+    clause and may be what was meant: it leaves the exit code alone.
     """
     from flux_trio.views import verdict_json, verdict_junit, verdict_text
 

@@ -76,8 +76,8 @@ def check(
     remark on standard error says so.
 
     Exit codes: 0 if no clause is broken except by known departures, 1 if at least one is, 2 if the
-    trace cannot be read or for wrong usage. What is unexplained, such as a service that was lost, is
-    no verdict: it breaks no clause, and may be what was meant. It leaves the exit code alone.
+    trace cannot be read or for wrong usage. What is unexplained, such as a lost service, breaks
+    no clause and may be what was meant: it leaves the exit code alone.
     """
     from flux_trio.judge import judge_trace, load_clauses, pick_records
     from flux_trio.judge.known import sort_known
