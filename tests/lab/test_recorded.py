@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
@@ -10,84 +9,20 @@ from typing import Any
 
 import msgspec
 import pytest
-import trio
 
 from flux_trio._version import __version__
-from flux_trio.broker import Handle
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import StoreOps
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import Exit, Note, NoteAll, SetTimer
-from flux_trio.jobtap import Job, Plugin, on
-from flux_trio.lab.world.recorded import (
-    CoreNotMade,
-    Difference,
-    RecordedInstance,
-    Unreplayable,
-    _traced,
-)
-from flux_trio.messages import USERID_UNKNOWN, Event, Request, Response
+from flux_trio.lab.world.recorded import Unreplayable, _traced
+from flux_trio.messages import USERID_UNKNOWN, Event, Response
 from flux_trio.testing import InstanceHarness
-from flux_trio.testing.fakes import FakeScheduler
-from flux_trio.testing.fixtures import USERID
 from flux_trio.trace import read_trace
+from tests.support.recording_much import edited, everything
 from tests.support.replayed import Kept, recording, replayed
-
-
-class Thinker(Plugin):
-    """Gives priorities after a second, and takes back what it said."""
-
-    @on("job.priority.get")
-    async def priority(self, job: Job) -> int:
-        await trio.sleep(1.0)
-        return 1000 + job.urgency
-
-    @on("job.state.run")
-    def run(self, job: Job) -> None:
-        job.annotate({"user": {"thought": True}})
-
-
-@functools.cache
-def everything() -> tuple[str, ...]:
-    """The trace of an instance in which modules end, and a plugin takes its time."""
-    kept: list[Kept] = []
-    with recording(kept), InstanceHarness(plugins=[Thinker()], breaking=None) as instance:
-        first = instance.submit(run_s=50.0, nnodes=4)
-        waits = instance.submit(run_s=5.0, nnodes=4)
-        instance.wait(first, "start")
-        instance.crash("sched")
-        instance.load("sched")
-        waits.cancel()
-        instance.request("job-manager.jobtap-list", {"all": True})  # answered by the service
-        instance.do(send_at_once, instance._clients[USERID])
-        instance.unload("job-exec")
-        instance.load("job-exec")
-        instance.wait(first)
-        instance.unload("job-manager")
-        instance.load("job-manager")
-        instance.wait(instance.submit(run_s=5.0))
-    (one,) = kept
-    return tuple(one.lines())
-
-
-async def send_at_once(client: Handle) -> None:
-    """Send what is taken in one turn, by the service and its core, by the kvs and its store."""
-    client.send(Request("job-manager.jobtap-list", {"all": True}, 901))
-    client.send(Request("job-manager.queue-list", {}, 902))
-    client.send(Request("kvs.lookup", {"key": ".."}, 903))
-    client.send(Request("kvs.commit", {"ops": [["put", "a", "b"]]}, 904))
-
-
-def edited(lines: tuple[str, ...], edit: Callable[[dict[str, Any]], bool]) -> Iterator[str]:
-    """The trace, with the first record edited for which `edit` returns True."""
-    is_done = False
-    for line in lines:
-        record = msgspec.json.decode(line)
-        is_done = is_done or edit(record)
-        yield msgspec.json.encode(record).decode() + "\n"
-    assert is_done
 
 
 def test_cores_do_the_same_again_after_crash_reload_and_late_answers() -> None:
@@ -491,127 +426,3 @@ def test_messages_are_not_written_a_third_time() -> None:
     ]
     assert sum(isinstance(each, int) for each in inputs) > 50
     assert not [each for each in inputs if isinstance(each, list) and each[0] == "message"]
-
-
-# --- traces that have not all
-
-
-def test_module_without_turns_is_named() -> None:
-    kept: list[Kept] = []
-    with recording(kept), InstanceHarness(breaking=None) as instance:
-        instance.play("sched", FakeScheduler())
-        instance.submit(run_s=5.0)
-    difference, replay = replayed(kept[0].lines())
-    assert difference is None
-    assert [each.module for each in replay.unrecorded] == ["sched"]
-    assert replay.unrecorded[0].last is not None
-
-
-def test_module_without_turns_for_a_while_is_named_with_that_while() -> None:
-    kept: list[Kept] = []
-    with recording(kept), InstanceHarness(breaking=None) as instance:
-        specs = instance._instance.supervisor.specs
-        recorded = specs["sched"]
-        for _ in range(2):
-            instance.play("sched", FakeScheduler())
-            instance.crash("sched")
-            instance.load("sched")
-            instance.unload("sched")
-            specs["sched"] = recorded
-            instance.load("sched")
-            instance.wait(instance.submit(run_s=5.0))
-    lines = kept[0].lines()
-    difference, replay = replayed(lines)
-    assert difference is None, str(difference)
-    told = [
-        (record["data"]["what"], record["n"])
-        for record in map(msgspec.json.decode, lines)
-        if record["kind"] == "module" and record["data"]["module"] == "sched"
-    ]
-    assert [what for what, _ in told[2:6]] == ["started", "crashed", "started", "removed"]
-    assert [str(each) for each in replay.unrecorded] == [
-        "sched is not replayed: its turns are not recorded, "
-        f"from record {told[first][1]} to record {told[first + 3][1]}"
-        for first in (2, 8)
-    ]
-
-
-def test_trace_that_begins_later_cannot_be_replayed() -> None:
-    lines = everything()
-    start = next(at for at, line in enumerate(lines) if '"kind":"turn"' in line)
-    rest = (*lines[:start], *lines[start + 1 :])
-    with pytest.raises(Unreplayable, match="the trace does not have the start of kvs"):
-        replayed(rest)
-
-
-def test_trace_that_ends_at_any_record_has_no_difference() -> None:
-    lines = everything()
-    for end in range(1, len(lines), 97):
-        difference, _ = replayed(lines[:end])
-        assert difference is None, (end, str(difference))
-
-
-def start_of(party: str, edit: Callable[[dict[str, Any]], object]) -> Iterator[str]:
-    """The trace of version 9.9, with the data of the start of a core edited."""
-
-    def found(record: dict[str, Any]) -> bool:
-        if record["kind"] != "turn" or record["party"] != party:
-            return False
-        record["data"]["version"] = "9.9"
-        edit(record["data"])
-        return True
-
-    return edited(everything(), found)
-
-
-STATES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (
-        lambda state: state.update({"core.new": {}}),
-        "the state has core.new, which the core does not have",
-    ),
-    (lambda state: state["core._context"].pop("calls"), "the state of core._context lacks calls"),
-    (
-        lambda state: state["core._context"].update(old=1),
-        "the state of core._context has old, which the part does not have",
-    ),
-]
-
-
-@pytest.mark.parametrize(("edit", "text"), STATES)
-def test_state_of_another_version_is_refused_with_the_version(
-    edit: Callable[[dict[str, Any]], object], text: str
-) -> None:
-    match = rf"turn of sched after record \d+, written by flux-trio 9\.9 .*: {text}"
-    with pytest.raises(Unreplayable, match=match):
-        replayed(start_of("sched", lambda data: edit(data["state"])))
-
-
-def test_error_of_a_constructor_is_told_with_its_place() -> None:
-    def other(data: dict[str, Any]) -> None:
-        data["args"] = ["tuple", [["tuple", [7]], ["dict", 0, []]]]
-
-    with pytest.raises(CoreNotMade) as caught:
-        replayed(start_of("sched", other))
-    assert re.fullmatch(
-        rf"the core of sched cannot be made in this version, {re.escape(__version__)}: "
-        r"AttributeError: 'int' object has no attribute '\w+' "
-        r"\(flux_trio/cores/sched/\w+\.py:\d+\); flux-trio 9\.9 wrote the trace",
-        str(caught.value),
-    )
-
-
-def test_error_of_a_core_that_takes_up_its_state_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: SchedCore) -> None:
-        raise KeyError(type(self).__name__)
-
-    monkeypatch.setattr(SchedCore, "taken_up", fail)
-    with pytest.raises(CoreNotMade, match=r": KeyError: 'SchedCore' \(.*test_recorded\.py:\d+\)$"):
-        replayed(everything())
-
-
-def test_difference_reads_as_a_sentence() -> None:
-    difference = Difference("sched", 7, "request a.b.payload.id", "1", "2")
-    assert str(difference) == (
-        "sched differs at request a.b.payload.id, record 7: expected 1, got 2"
-    )
-    assert RecordedInstance().nturns == 0
