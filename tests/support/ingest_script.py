@@ -19,7 +19,9 @@ class Script:
     def __init__(self, *, max_jobid: int | None = 0, now: float = NOW) -> None:
         self.now = now
         self.core = IngestCore()
-        (self.getinfo,) = self.core.start(now)
+        (asked_first,) = self.core.start(now)
+        assert isinstance(asked_first, Request)
+        self.getinfo = asked_first
         if max_jobid is not None:
             assert self.answer(self.getinfo, {"max_jobid": max_jobid}) == []
 
