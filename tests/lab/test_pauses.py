@@ -35,7 +35,7 @@ from flux_trio.lab.stories.running import PlanRun
 from flux_trio.lab.world.cores_world import EPOCH, CoresWorld
 from flux_trio.lab.world.plugins import PRIORITIZE
 from flux_trio.messages import topics
-from flux_trio.protocols import VALIDATE
+from flux_trio.protocols import VALIDATE, JobState
 
 RUNNING = Plan(1, jobs=(JobPlan(run=90.0),))
 WAITING = Plan(1, 1, cores=1, jobs=(JobPlan(run=90.0), JobPlan(run=90.0, urgency=5)))
@@ -155,6 +155,8 @@ def test_expiration_that_does_not_follow_from_the_duration_is_found(
     (job,) = core_of(world, "job-manager", JobManagerCore)._parts.ledger.running.values()
     job.jobspec_updates = {DURATION_KEY: 50.0}
     assert "by its duration at" in all_agree_on_expirations(world)
+    job.state = JobState.CLEANUP  # it ended before its new expiration was agreed
+    assert all_agree_on_expirations(world) == ""
 
 
 def test_job_that_runs_beyond_its_time_limit_is_found(with_one_running: WithOneRunning) -> None:

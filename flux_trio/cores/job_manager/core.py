@@ -134,10 +134,13 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
 
     @property
     def planned(self) -> dict[int, float]:
-        """Like `expirations`, but from the time of the grant and the jobspec's duration."""
+        """The end of each job in RUN, from the time of its grant and the jobspec's duration.
+
+        A job that is over before its new end was agreed keeps the old one.
+        """
         ends = {}
         for job in self._parts.ledger.running.values():
-            if job.granted is not None:
+            if job.granted is not None and job.state == JobState.RUN:
                 duration = job.current_jobspec()["attributes"]["system"].get("duration", 0)
                 ends[job.id] = job.end_after(duration) if duration else 0.0
         return ends

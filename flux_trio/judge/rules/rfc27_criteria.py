@@ -24,7 +24,7 @@ from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
-from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, hook_answer, is_held
+from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, LAST_CALLS, hook_answer, is_held
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, is_fatal
 from flux_trio.judge.views.queueing import (
     LATE_S,
@@ -106,11 +106,11 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Finding:
 @RULES.judge(
     "27.criteria.5",
     sent("request", topics.SCHED_ALLOC),
-    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS, HOOK_ANSWERS],
+    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS, HOOK_ANSWERS, LAST_CALLS],
 )
 def requests_go_out_in_order(record: Record, seen: Seen) -> Finding:
     """Requests are sent in the order of priority. A job waits for its request from when plugins
-    have answered the hook of SCHED.
+    have answered the hook of SCHED, and every later hook about it.
 
     A job that a plugin held until the plugin was removed is left out: the trace does not say since
     when it waits.
@@ -167,9 +167,9 @@ def _waited_for_a_start(record: Record, life: Life, sending: Sending, seen: Seen
 
 def _waits_since(jobid: Any, life: Life, seen: Seen) -> int:
     """Return the record since which a job waits for a request, whatever else may keep it."""
-    asked, answer = asked_of(seen, jobid), hook_answer(jobid, life, seen)
+    asked, called = asked_of(seen, jobid), seen.at(LAST_CALLS, jobid) or 0
     lost = link_of(seen).lost if asked.alloc else 0
-    return max(life.since, life.prioritized, answer.n if answer else 0, asked.canceled, lost)
+    return max(life.since, life.prioritized, called, asked.canceled, lost)
 
 
 @RULES.judge(

@@ -91,9 +91,9 @@ def scheduler_and_manager_agree_on_holders(world: CoresWorld) -> str:
 def all_agree_on_expirations(world: CoresWorld) -> str:
     """The scheduler and the execution service know the expiration that is in force for each job.
 
-    It is that of the last resource-update, or that of R, and follows from the job's duration; the
-    instance of a world has no end. Times are compared as they were written: a setting of the clock
-    has moved none of them.
+    It is that of the last resource-update, or that of R. While the job is in RUN it follows from
+    its duration; the instance of a world has no end. Times are compared as they were written: a
+    setting of the clock has moved none of them.
     """
     grants = core_of(world, "sched", SchedCore).schedule.state.grants
     known = {
@@ -106,9 +106,10 @@ def all_agree_on_expirations(world: CoresWorld) -> str:
     manager = core_of(world, "job-manager", JobManagerCore)
     planned = manager.planned
     for jobid, in_force in manager.expirations.items():
-        if abs(in_force - planned[jobid]) > ROUNDED_S:
+        by_duration = planned.get(jobid, in_force)
+        if abs(in_force - by_duration) > ROUNDED_S:
             name = format_fluid(jobid, "f58")
-            return f"{name} expires at {in_force:f}, by its duration at {planned[jobid]:f}"
+            return f"{name} expires at {in_force:f}, by its duration at {by_duration:f}"
         for party, expirations in known.items():
             expiration = expirations.get(jobid, in_force)
             if abs(expiration - in_force) > EQUAL_S:
