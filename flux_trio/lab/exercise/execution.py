@@ -10,22 +10,16 @@ from typing import Final
 
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
+from flux_trio.lab.exercise.refusing import START, executing
 from flux_trio.lab.exercise.stage import Act, Stage, Stuck, many
 from flux_trio.lab.exercise.witness import Witness
-from flux_trio.messages import respond_stream, topics
+from flux_trio.messages import topics
 
 NNODES: Final = 2
 CORES: Final = 2  # of each node
 CODE: Final = 3  # the exit code of a job that fails
 LESS: Final = 2
-OTHER: Final = "other-exec"
 _STATUS_MAX: Final = 0xFFFF  # of wait(2)
-_FINISHED: Final[tuple[tuple[str, dict[str, object]], ...]] = (
-    (StartType.START, {}),
-    (StartType.FINISH, {"status": 0}),
-    (StartType.RELEASE, {"ranks": f"0-{NNODES - 1}", "final": True}),
-)
-"""The answers to a start of a job on all nodes: types and data."""
 
 
 async def _ends_with(stage: Stage, jobid: int, code: int) -> None:
@@ -181,18 +175,13 @@ async def _ended(stage: Stage) -> None:
 async def _not_taken(stage: Stage) -> None:
     """The job manager refuses its hello while another service runs a job (RFC 32, Hello)."""
     await stage.end_program(topics.JOB_MANAGER)
-    async with stage.visit(OTHER) as other:
-        other.register(OTHER)
-        await other.call(topics.EXEC_HELLO, {"service": OTHER})
+    async with executing(stage) as other:
         jobid = await stage.submit("true", nnodes=NNODES, ntasks=NNODES)
-        await stage.asked(topics.START_METHOD, jobid)
-        (start,) = await other.receive()
+        start = await other.asked(START)
         await stage.program.start()
         await stage.left(topics.EXEC_HELLO, "32.hello.9")
-        for kind, data in _FINISHED:
-            answer = respond_stream(start, {"id": jobid, "type": kind, "data": data})
-            assert answer is not None  # a start wants responses
-            other.send(answer)
+        other.say(start, StartType.START)
+        other.finish(start, f"0-{NNODES - 1}")
         await stage.event(jobid, "clean")
     await stage.serve()
     await stage.submit("true")

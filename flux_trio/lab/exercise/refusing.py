@@ -1,20 +1,27 @@
-"""Acts in which a client stands in for a service, and refuses what the service never refuses."""
+"""Acts in which a client stands in for a service: it refuses what the service never refuses, or
+answers when the act says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
+
+import trio
 
 from flux_trio.broker import Handle
 from flux_trio.editions import CLASSIC
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
-from flux_trio.formats import Idset
+from flux_trio.editions.rfc32 import StartType
+from flux_trio.formats import Idset, Jobspec
 from flux_trio.lab.exercise.stage import SCHED_MACHINE, Stage, Stuck
 from flux_trio.messages import (
     Errno,
     Request,
     Response,
+    respond,
     respond_error,
     respond_stream,
     service_of,
@@ -22,6 +29,9 @@ from flux_trio.messages import (
 )
 
 WHY: Final = "refused by an exercise"
+OTHER_EXEC: Final = "other-exec"
+NNODES: Final = 4
+LATER_S: Final = 0.3  # in which a scheduler that is wrong answers
 
 
 class StandIn:
@@ -33,12 +43,37 @@ class StandIn:
 
     async def asked(self, topic: str) -> Request:
         """Return the next request with `topic`; others get no answer. Raises Stuck."""
+        found = await self._next(Request, topic)
+        assert isinstance(found, Request)
+        return found
+
+    async def _next(self, kind: type[Request | Response], topic: str) -> Request | Response:
         with self._stage.deadline():
             while True:
                 for message in await self._handle.receive():
-                    if isinstance(message, Request) and message.topic == topic:
+                    if isinstance(message, kind) and message.topic == topic:
                         return message
         raise Stuck(f"{topic} of the program: not within {self._stage.deadline_s:g} s")
+
+    def tell(self, topic: str, payload: dict[str, Any]) -> None:
+        """Send the program a request as the job manager does."""
+        self._handle.send(Request(topic, payload))
+
+    async def granted(self, topic: str) -> object:
+        """Return the type of the next answer to a request about a job. Raises Stuck."""
+        payload = (await self._next(Response, topic)).payload
+        return payload.get("type") if isinstance(payload, dict) else None
+
+    def say(self, start: Request, kind: StartType, **data: object) -> None:
+        """Answer the start of a job as an execution service does."""
+        assert isinstance(start.payload, dict)
+        told = {"id": start.payload["id"], "type": kind, "data": data}
+        self.answer(respond_stream(start, told))
+
+    def finish(self, start: Request, ranks: str) -> None:
+        """Say that a job has ended, and released its ranks."""
+        self.say(start, StartType.FINISH, status=0)
+        self.say(start, StartType.RELEASE, ranks=ranks, final=True)
 
     def answer(self, response: Response | None) -> None:
         """Send the response to a request that wants one."""
@@ -85,6 +120,18 @@ async def standing_in(stage: Stage, service: str) -> AsyncIterator[StandIn]:
     await stage.submit()
 
 
+@asynccontextmanager
+async def executing(stage: Stage) -> AsyncIterator[StandIn]:
+    """Have a client in place of the execution service, which ends no job before it is told to."""
+    async with stage.visit(OTHER_EXEC) as handle:
+        handle.register(OTHER_EXEC)
+        await handle.call(topics.EXEC_HELLO, {"service": OTHER_EXEC})
+        yield StandIn(stage, handle)
+
+
+START: Final = f"{OTHER_EXEC}.{topics.START_METHOD}"
+
+
 async def hello_refused(stage: Stage) -> None:
     """The job manager refuses sched-hello (RFC 27, Hello)."""
     async with standing_in(stage, topics.JOB_MANAGER) as manager:
@@ -107,3 +154,25 @@ async def release_refused(stage: Stage) -> None:
         await stage.ready(before)
         resource.change(acquire, Shrunk(Idset.of([1])))
         await resource.refuse(await resource.asked(topics.RESOURCE_RELEASE), "28.release.10")
+
+
+async def cancel_comes_too_late(stage: Stage) -> None:
+    """The job manager cancels a request when its SUCCESS is under way (RFC 27, Cancel)."""
+    async with standing_in(stage, topics.JOB_MANAGER) as manager:
+        manager.end(await manager.asked(topics.SCHED_HELLO))
+        manager.answer(respond(await manager.asked(topics.SCHED_READY), {"count": 0}))
+        all_nodes = Jobspec.from_command(["true"], nnodes=NNODES, exclusive=True)
+        first, second = (
+            {"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": all_nodes.json}
+            for jobid in (1, 2)
+        )
+        manager.tell(topics.SCHED_ALLOC, first)
+        await manager.granted(topics.SCHED_ALLOC)
+        manager.tell(topics.SCHED_CANCEL, {"id": first["id"]})
+        manager.tell(topics.SCHED_ALLOC, second)
+        await trio.sleep(LATER_S)
+        manager.tell(topics.SCHED_CANCEL, {"id": second["id"]})
+        if (found := await manager.granted(topics.SCHED_ALLOC)) != AllocType.CANCEL:
+            text = "a job has all nodes, and its cancel came too late; for the next one"
+            raise Stuck(f"{text} expected {AllocType.CANCEL:d}, got {found}", "27.cancel.6")
+        await stage.program.end()

@@ -5,12 +5,23 @@ Execution is simulated, so that jobs end by themselves after a time that the act
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
+
+import trio
 
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
-from flux_trio.lab.exercise.refusing import hello_refused, ready_refused, release_refused
+from flux_trio.editions.rfc32 import StartType
+from flux_trio.lab.exercise.refusing import (
+    START,
+    cancel_comes_too_late,
+    executing,
+    hello_refused,
+    ready_refused,
+    release_refused,
+)
 from flux_trio.lab.exercise.stage import SCHED_MACHINE, Act, Order, Stage, all_have, many
 from flux_trio.messages import FluxError, topics
 
@@ -20,6 +31,8 @@ LONG_S: Final = 3600.0  # a job that the act ends itself
 CROSSINGS: Final = 10  # attempts to send something while the answer is on its way
 FIRST: Final = "0"
 LAST: Final = str(NNODES - 1)  # the target that is taken away
+ALL: Final = f"0-{NNODES - 1}"
+LIMIT_S: Final = 0.3  # a time limit that passes
 DOUBLE: Final = "invariant.no-double-allocation"
 
 
@@ -238,6 +251,41 @@ async def _shrunk(stage: Stage) -> None:
     await stage.event(await stage.submit(nnodes=NNODES), "clean")
 
 
+@asynccontextmanager
+async def _held_on(stage: Stage, **shape: Any) -> AsyncIterator[int]:
+    """Have a job on all nodes that ends no sooner than at the end of the block."""
+    async with executing(stage) as service:
+        jobid = await stage.submit(nnodes=NNODES, exclusive=True, **shape)
+        start = await service.asked(START)
+        service.say(start, StartType.START)
+        await stage.event(jobid, "start")
+        yield jobid
+        service.finish(start, ALL)
+        await stage.event(jobid, "clean")
+    await stage.call(topics.MODULE_RELOAD, {"name": topics.JOB_EXEC})
+
+
+async def _past_its_limit(stage: Stage) -> None:
+    """The execution service takes its time to end a job that has exceeded its limit."""
+    async with _held_on(stage, duration=LIMIT_S):
+        waiting = await _waits(stage, DOUBLE)
+        await trio.sleep(LIMIT_S)
+        await _heard(stage)
+        stage.must_wait(waiting, DOUBLE)
+        await stage.canceled(waiting)
+
+
+async def _shrunk_while_it_ends(stage: Stage) -> None:
+    """A job takes its time to end when a node of it is taken away."""
+    async with _held_on(stage) as jobid:
+        stage.hopeless.add(jobid)
+        await stage.call(topics.RESOURCE_EXCLUDE, {"targets": LAST})
+        await stage.event(jobid, "exception", "28.shrink.4")
+        await _heard(stage)
+    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
+    await stage.event(await stage.submit(nnodes=NNODES), "clean")
+
+
 async def _killed(stage: Stage) -> None:
     """Jobs have all cores; after the restart that is still so."""
     running = [
@@ -399,6 +447,12 @@ SCHED_ACTS: Final = (
         _expiration,
     ),
     Act(
+        "a job holds its cores after its time limit",
+        "nobody gets them before they are freed",
+        (DOUBLE,),
+        _past_its_limit,
+    ),
+    Act(
         "a node is drained and undrained",
         "jobs that need it wait until it is back",
         ("28.offline.3", "28.online.3"),
@@ -429,6 +483,12 @@ SCHED_ACTS: Final = (
         _shrunk,
     ),
     Act(
+        "a node is taken away while a job ends on it",
+        "it is released when it is free, and not before",
+        ("28.shrink.4", "28.shrink.6"),
+        _shrunk_while_it_ends,
+    ),
+    Act(
         "the program is killed while jobs run and wait",
         "jobs that run keep what they have, as hello tells it",
         ("27.hello.12", "28.disconnect.5", DOUBLE),
@@ -447,6 +507,12 @@ SCHED_ACTS: Final = (
         _ended,
     ),
     Act("the program is refused the resources", "it ends", ("28.error.2",), _not_acquired),
+    Act(
+        "a cancel comes when the answer is under way",
+        "it is ignored, and the job keeps what it has",
+        ("27.cancel.6",),
+        cancel_comes_too_late,
+    ),
     Act("the program's hello is refused", "it ends", ("27.hello.17",), hello_refused),
     Act("the program's ready is refused", "it ends", ("27.ready.15",), ready_refused),
     Act("the release of a node is refused", "it ends", ("28.release.10",), release_refused),
