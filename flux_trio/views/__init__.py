@@ -5,7 +5,6 @@ from numbers, or from the protocols' tables. The package has no I/O and makes no
 """
 
 from flux_trio.views.arrows import tell
-from flux_trio.views.cases import Case, cases_junit
 from flux_trio.views.comparison import (
     FailedRun,
     PlotlyMissing,
@@ -15,6 +14,7 @@ from flux_trio.views.comparison import (
     Waited,
     comparison_page,
 )
+from flux_trio.views.junit import Case, junit_text
 from flux_trio.views.sequence import draw_sequence
 from flux_trio.views.state_table import draw_states, table_markdown
 from flux_trio.views.story import Change, Story, story_text, telling
@@ -38,11 +38,11 @@ __all__ = [
     "ServedRun",
     "Story",
     "Waited",
-    "cases_junit",
     "cause_lines",
     "comparison_page",
     "draw_sequence",
     "draw_states",
+    "junit_text",
     "story_page",
     "story_text",
     "table_markdown",

@@ -13,7 +13,7 @@ from flux_trio.formats.spelling import spelled
 from flux_trio.judge import UNEXPLAINED, Clause, Expected, Judgement, Verdict, Violation
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.arrows import tell
-from flux_trio.views.svg import element, escape
+from flux_trio.views.junit import Case, junit_text
 
 SHOWN_MAX: Final = 5
 """Violations of one clause that are shown in full in texts and pages."""
@@ -266,48 +266,19 @@ def verdict_junit(
     no clause explains, which fails nothing and is to be seen.
     """
     broken, skipped = things_by_clause(judgement), _skipped(judgement, clauses)
-    suites = []
-    for group, ids in in_groups(judgement):
-        cases = [_case(id_, clauses, broken.get(id_, []), skipped.get(id_), records) for id_ in ids]
-        suites.append(
-            element(
-                "testsuite",
-                *cases,
-                name=group,
-                tests=str(len(ids)),
-                failures=str(sum(id_ in broken for id_ in ids)),
-                skipped=str(sum(id_ in skipped for id_ in ids)),
-                errors="0",
-            )
-        )
-    if judgement.unexplained:
-        suites.append(_unexplained_suite(judgement))
-    body = element("testsuites", *suites, name=name)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
-
-
-def _unexplained_suite(judgement: Judgement) -> str:
-    """Return a suite with a test case for each of the first things that no clause explains."""
-    shown = judgement.unexplained[:UNEXPLAINED_MAX]
-    cases = [
-        element(
-            "testcase",
-            element("skipped", message=_printable(spelled(each.text))),
-            classname="unexplained",
-            name=f"{kind_of(each)} at record {each.record.n}",
-        )
-        for each in shown
+    suites = [
+        (group, [_case(id_, clauses, broken.get(id_, []), skipped, records) for id_ in ids])
+        for group, ids in in_groups(judgement)
     ]
-    count = str(len(cases))
-    return element(
-        "testsuite",
-        *cases,
-        name="unexplained",
-        tests=count,
-        failures="0",
-        skipped=count,
-        errors="0",
-    )
+    if judgement.unexplained:
+        shown = judgement.unexplained[:UNEXPLAINED_MAX]
+        suites.append(("unexplained", [_unexplained(each) for each in shown]))
+    return junit_text(name, suites)
+
+
+def _unexplained(violation: Violation) -> Case:
+    name = f"{kind_of(violation)} at record {violation.record.n}"
+    return Case(name, skipped=spelled(violation.text))
 
 
 def _skipped(judgement: Judgement, clauses: Mapping[str, Clause]) -> dict[str, str]:
@@ -330,25 +301,14 @@ def _case(
     id_: str,
     clauses: Mapping[str, Clause],
     things: Sequence[Thing],
-    skipped: str | None,
+    skipped: Mapping[str, str],
     records: Mapping[int, Record],
-) -> str:
-    results: list[str] = []
-    if skipped is not None:
-        results = [element("skipped", message=_printable(skipped))]
-    elif things:
-        blocks = [
-            "\n".join(cause_lines(cause, following, records))
-            for cause, following in things[:SHOWN_MAX]
-        ]
-        text, message = _printable("\n\n".join(blocks)), _printable(spelled(things[0][0].text))
-        results = [element("failure", escape(text), message=message, type=str(len(things)))]
-    sentence = clauses[id_].text if id_ in clauses else ""
-    return element("testcase", *results, classname=group_of(id_), name=f"{id_} {sentence}".strip())
-
-
-def _printable(text: str) -> str:
-    """Replace the characters that XML does not allow."""
-    return "".join(
-        char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text
-    )
+) -> Case:
+    name = f"{id_} {clauses[id_].text if id_ in clauses else ''}".strip()
+    if id_ in skipped or not things:
+        return Case(name, skipped=skipped.get(id_, ""))
+    blocks = [
+        "\n".join(cause_lines(cause, following, records)) for cause, following in things[:SHOWN_MAX]
+    ]
+    message = spelled(things[0][0].text)
+    return Case(name, "\n\n".join(blocks), message=message, kind=str(len(things)))

@@ -11,7 +11,7 @@ from flux_trio.cli.terminal.errors import print_text, write_text
 from flux_trio.cli.terminal.events import json_text
 from flux_trio.lab import SITUATIONS, SeedResult, all_faults, all_transitions
 from flux_trio.lab.stories.outcome import property_of
-from flux_trio.views import Case, cases_junit, story_text
+from flux_trio.views import Case, junit_text, story_text
 
 CHARS_MAX: Final = 100
 """A longer list of names is cut; JSON has all of them."""
@@ -130,7 +130,7 @@ def report_junit(campaign: Campaign) -> str:
         Case(f"seed {seed}", failures.get(seed, ""))
         for seed in range(campaign.seeds.first, campaign.next_seed)
     ]
-    return cases_junit("flux-trio fuzz", cases)
+    return junit_text("flux-trio fuzz", [("flux-trio fuzz", cases)])
 
 
 def _failure(result: SeedResult) -> str:
