@@ -12,3 +12,9 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstan
     """A real instance of two nodes, shared by the tests of a module."""
     with running_instance(tmp_path_factory.mktemp("instance")) as running:
         yield running
+
+
+@pytest.fixture
+def hardly_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that is not about how small a plan becomes, which takes most of the time."""
+    monkeypatch.setattr("flux_trio.lab.stories.shrinking.RUNS_MAX", 2)
