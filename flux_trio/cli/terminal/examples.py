@@ -194,7 +194,7 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
     "jobtap list": {"": "list the plugins that are loaded", "-a": "with the builtin ones"},
     "jobtap load": {
         "./mine.py limit=5": "load a plugin of your own with a setting",
-        "--remove=mine.py ./mine.py": "load it again",
+        "--remove=mine ./mine.py": "load it again",
     },
     "jobtap new": {
         "mine": "write the beginning of a plugin and of its test",
@@ -204,7 +204,7 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "mine.py": "print what a plugin says of itself",
         ".history | jq .path": "print a part of it",
     },
-    "jobtap remove": {"mine.py": "remove a plugin", "all": "remove all but the builtin ones"},
+    "jobtap remove": {"mine": "remove a plugin", "all": "remove all but the builtin ones"},
     "module kill": {
         "sched": "end the scheduler without its farewell, as a crash would",
         "job-exec": "do so to the execution service",
