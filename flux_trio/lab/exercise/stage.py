@@ -145,7 +145,7 @@ class Stage:
     # --- waiting
 
     async def watch(self) -> None:
-        """Count the time in which the program is idle against what is waited for, until cancelled.
+        """Let the time of each `deadline` run, slower while the program is busy, until cancelled.
 
         So a deadline follows the machine: a program that does not get a processor is not late.
         """

@@ -212,7 +212,9 @@ class PlanRun:
         return is_at_rest
 
     def put_right(self) -> None:
-        """End the faults, and load the modules that are not there or lie."""
+        """End the faults, and load the modules that are away or lie, so that the world can come to
+        rest.
+        """
         if self.judge is not None:
             self.judge.note_debts_of_liars(self.world)
         if self.moments is not None:

@@ -75,10 +75,11 @@ class Order:
             self.nlearned += 1
 
     def moved(self, now: Mapping[Spot, Sequence[Placed]]) -> None:
-        """Learn which comparisons follow from a transition: `now` has by spot the places as they
-        stood before it.
+        """Learn from a transition in which places have moved to other spots.
 
-        Two places that are compared where they stand now must have been distinguished before.
+        If two places are compared where they stand now, their order must have counted where they
+        stood before, too. `now` has by spot the places that stand there now, each as it stood
+        before.
         """
         for spot, places in now.items():
             for place in places:
