@@ -41,7 +41,7 @@ def test_output_of_any_content_is_kept_whole_and_harms_no_neighbour(
 def test_long_output_is_read_by_all_commands_piece_by_piece(instance: RunningInstance) -> None:
     jobid = instance.ok("submit", "sh", "-c", "seq 1000000").strip()
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
-    wanted = "".join(f"{n}\n" for n in range(1, 100_001))
+    wanted = "".join(f"{n}\n" for n in range(1, 1_000_001))
     for command in (
         ["job", "info", jobid, "guest.output"],
         ["job", "eventlog", "-fjson", "-poutput", jobid],
