@@ -19,7 +19,14 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import make_breaches, make_conversation, make_keys, make_plugins, make_tables
+from docs import (
+    make_breaches,
+    make_conversation,
+    make_exercised,
+    make_keys,
+    make_plugins,
+    make_tables,
+)
 
 DOCS = Path(__file__).parent
 _SAMPLE = re.compile(
@@ -47,6 +54,7 @@ def made() -> dict[str, str]:
     parts |= {f"testing/{name}": text for name, text in make_plugins.harness_parts().items()}
     tables = {f"tables/{name}": text for name, text in make_tables.tables().items()}
     tables |= {f"faults/{name}": text for name, text in make_breaches.tables().items()}
+    tables |= {f"exercised/{name}": text for name, text in make_exercised.tables().items()}
     return (
         parts
         | tables

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.lab.planted_in_python import Row
+from tests.lab.planted import Row
 
 CANCELED: Final = "        if job.statuses:\n            job.say("
 FINISHES: Final = (

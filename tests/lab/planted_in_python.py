@@ -5,19 +5,9 @@ before anybody looked at what an exercise does.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Row(NamedTuple):
-    """A mistake: its class and name, the text in the source, what stands there instead."""
-
-    group: str
-    name: str
-    right: str
-    wrong: str
-    clause: str
-    is_blind: bool = True
-
+from tests.lab.planted import DOUBLE, Row
 
 FREE_NOW: Final = "usable = node.free if node.up else set()"
 TAKES: Final = "                self.nodes[rank].free -= set(cores)\n"
@@ -34,7 +24,6 @@ LARGE: Final = (
     "                found[rank] = here if job.exclusive else here[: job.slots * job.cores]\n"
 )
 SORTED: Final = "key=lambda job: (-job.priority, job.t_submit, job.id)"
-DOUBLE: Final = "invariant.no-double-allocation"
 
 ROWS: Final = (
     Row("offline", "offline is not heard", "self.nodes[rank].up = False", "pass", "28.offline.3"),

@@ -35,6 +35,8 @@ from flux_trio.lab.exercise import (
 )
 from flux_trio.lab.exercise import exercise as run_exercise
 from flux_trio.services.module_process import CONFIG_VARIABLE
+from tests.lab import planted_in_node
+from tests.lab.planted import Row
 
 pytestmark = pytest.mark.real
 
@@ -59,14 +61,17 @@ def ours(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
     return [sys.executable, "-m", "flux_trio.services.module_process", name]
 
 
-def played_by_a_wrong_fifo(directory: Path, right: str, wrong: str, *titles: str) -> Findings:
+def played_by_a_wrong_fifo(
+    directory: Path, right: str, wrong: str, *titles: str, deadline_s: float = 5.0
+) -> Findings:
     """Acts, played by the scheduler of the page with a mistake; node starts in half a second."""
     for name in ("fifo.js", "flux.js"):
         text = (SCRIPTS / name).read_text()
         assert name == "flux.js" or text.count(right) == 1
         (directory / name).write_text(text.replace(right, wrong))
-    acts = [act for title in titles for act in SCHED_ACTS if act.title == title]
-    play = partial(run_exercise, deadline_s=5.0)
+    wanted = [act for act in SCHED_ACTS if Order.PRIORITY in act.orders]
+    acts = [act for title in titles for act in wanted if act.title == title]
+    play = partial(run_exercise, deadline_s=deadline_s)
     part = Part(process(["node", str(directory / "fifo.js")]), acts)
     return trio.run(play, SCHED_KIT, [part], Report())
 
@@ -95,6 +100,17 @@ def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
         assert f"\n{clause} " in done.output
         line = next(each for each in done.output.splitlines() if each.startswith(f"{clause} "))
         assert " kept " in line, line
+
+
+@needs_node
+@pytest.mark.gate
+@pytest.mark.parametrize("row", planted_in_node.ROWS, ids=lambda row: row.name)
+def test_mistake_in_the_scheduler_of_the_page_is_named(tmp_path: Path, row: Row) -> None:
+    sought = {row.clause, "27.cancel.6"} if row.group == "cancel" else {row.clause}
+    about = [act.title for act in SCHED_ACTS if sought & {*act.clauses}]
+    titles = about or ["one job"]
+    found = played_by_a_wrong_fifo(tmp_path, row.right, row.wrong, *titles, deadline_s=2.0)
+    assert row.clause in {each.clause for each in found.judgement.violations}, found.text()
 
 
 @needs_node
@@ -159,6 +175,12 @@ def test_our_execution_service_keeps_every_clause(
     for clause in ("32.start.36", "32.hello.9"):
         line = next(each for each in done.output.splitlines() if each.startswith(f"{clause} "))
         assert " kept " in line, line
+
+
+def test_execution_service_of_the_page_keeps_every_clause() -> None:
+    done = exercise("exec", *PATIENCE, "--", sys.executable, str(SCRIPTS / "exec.py"))
+    assert done.exit_code == 0, done.output
+    assert "stuck" not in done.output
 
 
 def test_program_behind_a_script_is_killed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

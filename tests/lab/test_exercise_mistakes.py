@@ -20,7 +20,8 @@ from flux_trio.lab.exercise import (
     Order,
 )
 from tests.lab import planted_in_exec, planted_in_python
-from tests.lab.planted_in_python import STORES, Row
+from tests.lab.planted import Row
+from tests.lab.planted_in_python import STORES
 from tests.support.exercised import changed, exercised
 from tests.support.pretended import pretending
 

@@ -49,6 +49,7 @@ EXPECTED: Final[dict[str, str]] = {
     "EXECUTION FINISHED FINISH": "execution service says finish twice",
     "EXECUTION RELEASED EXCEPTION": "execution service goes on after the final release",
     "EXECUTION RELEASED RELEASE_FINAL": "execution service goes on after the final release",
+    "EXECUTION RELEASED FINISH": "execution service goes on after the final release",
     "EXECUTION RELEASED START": "execution service goes on after the final release",
     "HOOK ASKED ASK": "test asks plugins about a job that they are asked about",
     "LINK DETACHED READY": "scheduler says ready without hello",
