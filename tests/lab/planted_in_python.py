@@ -231,8 +231,8 @@ ROWS: Final = (
     Row(
         "slow",
         "answers take a minute",
-        SUCCEEDS,
-        "            await trio.sleep(60)\n" + SUCCEEDS,
+        STORES,
+        "        await trio.sleep(60)\n" + STORES,
         "27.alloc.12",
     ),
     Row(

@@ -175,6 +175,10 @@ class Fifo:
     async def grant(self, job: Job, r: dict[str, Any]) -> None:
         put = ["put", job_key(job.id, "R"), json.dumps(r)]
         await self.insist(topics.KVS_COMMIT, {"ops": [put]})  # before the answer
+        self.handle.post(job)  # after the requests that have come before
+
+    def granted(self, job: Job) -> None:
+        """Answer a request whose R is stored."""
         if self.granting.get(job.id) is job:  # it was not canceled meanwhile
             del self.granting[job.id]
             self.answer(job, SUCCESS)
@@ -299,8 +303,11 @@ async def serve(handle: Handle) -> None:
         await fifo.insist(topics.SCHED_READY, {"mode": "unlimited"})
         while True:
             for message in await handle.receive():
-                if isinstance(message, Request):
-                    fifo.asked(message)
+                match message:
+                    case Request():
+                        fifo.asked(message)
+                    case Job():
+                        fifo.granted(message)
             fifo.schedule()
 
 
