@@ -5,18 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 WOULD_FIND: Final[dict[str, str]] = {
-    "alloc-check-keeps-what-canceled-jobs-had": (
-        "the module planted where worlds load the file: they read builtin plugins from their files"
-    ),
-    "perilog-begins-before-its-start-is-logged": (
-        "the module planted where worlds load the file: they read builtin plugins from their files"
-    ),
-    "perilog-forgets-an-epilog-when-it-is-loaded-again": (
-        "the module planted where worlds load the file: they read builtin plugins from their files"
-    ),
-    "singleton-waits-for-later-ones": (
-        "the module planted where worlds load the file: they read builtin plugins from their files"
-    ),
     "conservative-overdue-place": (
         "more worlds in which jobs outlive their limits while larger ones wait"
     ),

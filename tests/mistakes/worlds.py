@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PLUGINS: Final = "plugins"
+BUILTINS: Final = "flux_trio/jobtap/builtins/"
 BUSY: Final = str(Path(__file__).with_name("busy.py"))
 BUSY_EVERY: Final = 3
 
@@ -73,7 +75,7 @@ def is_plugin(file: str) -> bool:
 def open_worlds(worlds: Worlds, files: Mapping[str, str]) -> Iterator[Callable[[int], SeedResult]]:
     """Yield what plays the world of a seed; `files` has the texts of what is planted.
 
-    Plugins are loaded from a directory of copies, in which plugins among `files` are edited.
+    Plugins are loaded from directories of copies, in which plugins among `files` are edited.
     """
     with TemporaryDirectory() as name:
         directory = Path(name)
@@ -83,7 +85,25 @@ def open_worlds(worlds: Worlds, files: Mapping[str, str]) -> Iterator[Callable[[
                 text = files.get(f"{PLUGINS}/{path.name}") or path.read_text(encoding="utf-8")
                 (directory / path.name).write_text(text, encoding="utf-8")
             conf = _conf_of(worlds.plugin, directory)
-        yield partial(_play, worlds, directory, conf)
+        with _builtins_in(directory / "builtins", files):
+            yield partial(_play, worlds, directory, conf)
+
+
+@contextmanager
+def _builtins_in(directory: Path, files: Mapping[str, str]) -> Iterator[None]:
+    """Let worlds load builtin plugins from copies, edited where they are among `files`."""
+    from flux_trio.jobtap import builtins
+
+    origin = Path(builtins.__file__)
+    texts = {Path(file).name: text for file, text in files.items() if file.startswith(BUILTINS)}
+    copytree(origin.parent, directory)
+    for name, text in texts.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    builtins.__file__ = str(directory / origin.name)
+    try:
+        yield
+    finally:
+        builtins.__file__ = str(origin)
 
 
 def _conf_of(plugin: str, directory: Path) -> dict[str, Any]:
