@@ -48,9 +48,10 @@ class Busy(jobtap.Plugin):
 
     @jobtap.on("job.new")
     def read_back(self, job: jobtap.Job) -> None:
-        """After a restart nobody knows what the job has waited for: let it go on."""
+        """After a restart nobody knows for which job it was held here: let it go on."""
         for each in list(job.dependencies):
-            job.remove_dependency(each)
+            if each.startswith(AFTER):  # others are not this plugin's
+                job.remove_dependency(each)
 
     @jobtap.on("job.state.inactive", "job.destroy")
     def ended(self, job: jobtap.Job) -> None:
