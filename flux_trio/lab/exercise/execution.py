@@ -10,8 +10,8 @@ from typing import Final
 
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
-from flux_trio.lab.exercise.refusing import START, executing
 from flux_trio.lab.exercise.stage import Act, Stage, Stuck, many
+from flux_trio.lab.exercise.standing_in import START, executing
 from flux_trio.lab.exercise.witness import Witness
 from flux_trio.messages import topics
 

@@ -5,35 +5,33 @@ Execution is simulated, so that jobs end by themselves after a time that the act
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from contextlib import suppress
+from typing import Final
 
 import trio
 
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
-from flux_trio.editions.rfc32 import StartType
-from flux_trio.lab.exercise.refusing import (
-    START,
+from flux_trio.lab.exercise.nodes import (
+    drained,
+    drained_while_it_runs,
+    node_fails,
+    shrunk,
+    shrunk_while_it_ends,
+    started_while_drained,
+)
+from flux_trio.lab.exercise.sched_jobs import CORES, DOUBLE, NNODES, fill, heard, held_on, waits
+from flux_trio.lab.exercise.stage import LONG_S, Act, Order, Stage, all_have, many
+from flux_trio.lab.exercise.standing_in import (
     cancel_comes_too_late,
-    executing,
     hello_refused,
     ready_refused,
     release_refused,
 )
-from flux_trio.lab.exercise.stage import SCHED_MACHINE, Act, Order, Stage, all_have, many
 from flux_trio.messages import FluxError, topics
 
-NNODES: Final = SCHED_MACHINE.nnodes
-CORES: Final = SCHED_MACHINE.ncores // NNODES  # of each node
-LONG_S: Final = 3600.0  # a job that the act ends itself
 CROSSINGS: Final = 10  # attempts to send something while the answer is on its way
-FIRST: Final = "0"
-LAST: Final = str(NNODES - 1)  # the target that is taken away
-ALL: Final = f"0-{NNODES - 1}"
 LIMIT_S: Final = 0.3  # a time limit that passes
-DOUBLE: Final = "invariant.no-double-allocation"
 
 
 async def _one_job(stage: Stage) -> None:
@@ -60,7 +58,7 @@ async def _large_more_than_fit(stage: Stage) -> None:
 
 
 async def _not_satisfiable(stage: Stage) -> None:
-    full = await _full(stage)
+    full = await fill(stage)
     await stage.submit()
     too_large = [
         await stage.submit(nnodes=NNODES + 1),
@@ -73,33 +71,8 @@ async def _not_satisfiable(stage: Stage) -> None:
     await stage.cancel(full)
 
 
-async def _full(stage: Stage, run_s: float = LONG_S) -> int:
-    """Fill the machine with one job that runs."""
-    jobid = await stage.submit(nnodes=NNODES, exclusive=True, run_s=run_s)
-    await stage.event(jobid, "start")
-    return jobid
-
-
-async def _heard(stage: Stage, **shape: Any) -> None:
-    """Wait until the program must have seen what it was told before.
-
-    A job that has to wait as another one of this `shape` does is asked for and canceled: the answer
-    to that comes after all that the program does at once.
-    """
-    await stage.canceled(await stage.submit(**shape))
-
-
-async def _waits(stage: Stage, clause: str, **shape: Any) -> int:
-    """Submit a job that has to wait, and see to it that it does."""
-    jobid = await stage.submit(**shape)
-    await stage.asked(topics.SCHED_ALLOC, jobid)
-    await _heard(stage, **shape)
-    stage.must_wait(jobid, clause)
-    return jobid
-
-
 async def _canceled(stage: Stage) -> None:
-    full = await _full(stage)
+    full = await fill(stage)
     waiting = await many(stage, 3)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
@@ -110,10 +83,10 @@ async def _canceled(stage: Stage) -> None:
 async def _one_of_two_ends(stage: Stage) -> None:
     one, other = await many(stage, 2, nnodes=NNODES // 2, exclusive=True, run_s=LONG_S)
     await all_have(stage, [one, other], "start")
-    waiting = await _waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)
+    waiting = await waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)
     await stage.cancel(one)
     await stage.answered(topics.SCHED_FREE, one, "27.free.6")
-    await _heard(stage, nnodes=NNODES, exclusive=True)
+    await heard(stage, nnodes=NNODES, exclusive=True)
     stage.must_wait(waiting, DOUBLE)
     await stage.cancel(other)
     await stage.event(waiting, "start", "27.free.5")
@@ -128,13 +101,13 @@ async def _cancel_crosses(stage: Stage) -> None:
 
 async def _reprioritized(stage: Stage) -> list[int]:
     """Change the priorities of jobs that wait; return them, the highest priority first."""
-    full = await _full(stage)
+    full = await fill(stage)
     waiting = await many(stage, 4, nnodes=NNODES, exclusive=True)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     for jobid, urgency in zip(waiting, (8, 24, 12, 20), strict=True):
         await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency})
-    await _heard(stage, nnodes=NNODES, exclusive=True)
+    await heard(stage, nnodes=NNODES, exclusive=True)
     await stage.cancel(full)
     await all_have(stage, waiting, "clean")
     return [waiting[at] for at in (1, 3, 2, 0)]
@@ -149,7 +122,7 @@ async def _in_order_of_priority(stage: Stage) -> None:
 
 
 async def _in_order_of_submission(stage: Stage) -> None:
-    full = await _full(stage)
+    full = await fill(stage)
     waiting = await many(stage, 4, nnodes=NNODES, exclusive=True)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
@@ -167,7 +140,7 @@ async def _priority_crosses(stage: Stage) -> None:
 
 
 async def _held(stage: Stage) -> None:
-    full = await _full(stage)
+    full = await fill(stage)
     jobid = await stage.submit()
     await stage.asked(topics.SCHED_ALLOC, jobid)
     await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": 0})
@@ -184,106 +157,14 @@ async def _expiration(stage: Stage) -> None:
     await stage.cancel(jobid)
 
 
-async def _drain(stage: Stage, targets: str) -> None:
-    await stage.call(topics.RESOURCE_DRAIN, {"targets": targets, "reason": "an exercise"})
-
-
-async def _undrain(stage: Stage, targets: str) -> None:
-    await stage.call(topics.RESOURCE_UNDRAIN, {"targets": targets})
-
-
-async def _drained(stage: Stage) -> None:
-    """A job on all nodes, or on all cores, has to wait for any node that is drained."""
-    for target in (FIRST, LAST):
-        await _drain(stage, target)
-        await stage.event(await stage.submit(), "clean")
-        waiting = [
-            await _waits(stage, "28.offline.3", nnodes=NNODES),
-            await _waits(stage, "28.offline.3", ntasks=NNODES * CORES),
-        ]
-        await _undrain(stage, target)
-        await all_have(stage, waiting, "clean", "28.online.3")
-
-
-async def _drained_while_it_runs(stage: Stage) -> None:
-    running = await stage.submit(nnodes=NNODES, ntasks=NNODES * (CORES - 1), run_s=LONG_S)
-    await stage.event(running, "start")
-    await _drain(stage, LAST)
-    waiting = await _waits(stage, DOUBLE, nnodes=1, ntasks=2)  # a core of each node is free
-    await _undrain(stage, LAST)
-    await _heard(stage, nnodes=1, ntasks=2)
-    stage.must_wait(waiting, DOUBLE)
-    stage.must_run(running, "28.offline.4")
-    await stage.cancel(running)
-
-
-async def _started_while_drained(stage: Stage) -> None:
-    await stage.end_program(topics.RESOURCE)
-    await _drain(stage, LAST)
-    await stage.serve()
-    waiting = await _waits(stage, "28.offline.3", nnodes=NNODES)
-    await _undrain(stage, LAST)
-    await stage.event(waiting, "clean", "28.online.3")
-
-
-async def _node_fails(stage: Stage) -> None:
-    running = await _full(stage)
-    await stage.call(topics.RESOURCE_DOWN, {"targets": FIRST, "reason": "an exercise"})
-    await stage.event(running, "clean")
-    await stage.event(await stage.submit(), "clean")
-    waiting = await _waits(stage, "28.offline.3", nnodes=NNODES)
-    await stage.call(topics.RESOURCE_UP, {"targets": FIRST})
-    await stage.event(waiting, "clean", "28.online.3")
-
-
-async def _shrunk(stage: Stage) -> None:
-    running = await _full(stage)
-    waiting = await stage.submit(nnodes=NNODES)
-    stage.hopeless.update((running, waiting))
-    await stage.asked(topics.SCHED_ALLOC, waiting)
-    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": LAST})
-    await stage.event(running, "exception", "28.shrink.4")
-    await all_have(stage, [running, waiting, await stage.submit()], "clean")
-    too_large = await stage.submit(nnodes=NNODES)
-    stage.hopeless.add(too_large)
-    await stage.event(too_large, "clean", "27.deny.1")
-    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
-    await stage.event(await stage.submit(nnodes=NNODES), "clean")
-
-
-@asynccontextmanager
-async def _held_on(stage: Stage, **shape: Any) -> AsyncIterator[int]:
-    """Have a job on all nodes that ends no sooner than at the end of the block."""
-    async with executing(stage) as service:
-        jobid = await stage.submit(nnodes=NNODES, exclusive=True, **shape)
-        start = await service.asked(START)
-        service.say(start, StartType.START)
-        await stage.event(jobid, "start")
-        yield jobid
-        service.finish(start, ALL)
-        await stage.event(jobid, "clean")
-    await stage.call(topics.MODULE_RELOAD, {"name": topics.JOB_EXEC})
-
-
 async def _past_its_limit(stage: Stage) -> None:
     """The execution service takes its time to end a job that has exceeded its limit."""
-    async with _held_on(stage, duration=LIMIT_S):
-        waiting = await _waits(stage, DOUBLE)
+    async with held_on(stage, duration=LIMIT_S):
+        waiting = await waits(stage, DOUBLE)
         await trio.sleep(LIMIT_S)
-        await _heard(stage)
+        await heard(stage)
         stage.must_wait(waiting, DOUBLE)
         await stage.canceled(waiting)
-
-
-async def _shrunk_while_it_ends(stage: Stage) -> None:
-    """A job takes its time to end when a node of it is taken away."""
-    async with _held_on(stage) as jobid:
-        stage.hopeless.add(jobid)
-        await stage.call(topics.RESOURCE_EXCLUDE, {"targets": LAST})
-        await stage.event(jobid, "exception", "28.shrink.4")
-        await _heard(stage)
-    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
-    await stage.event(await stage.submit(nnodes=NNODES), "clean")
 
 
 async def _killed(stage: Stage) -> None:
@@ -301,7 +182,7 @@ async def _killed(stage: Stage) -> None:
     await stage.serve()
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid, times=2)
-    await _heard(stage)
+    await heard(stage)
     for jobid in waiting:
         stage.must_wait(jobid, "27.hello.12")
     for jobid in running:
@@ -342,7 +223,7 @@ async def _not_acquired(stage: Stage) -> None:
 
 async def _limited(stage: Stage) -> None:
     """Cancel and prioritize the job that it was asked for, and jobs that it was not asked for."""
-    full = await _full(stage)
+    full = await fill(stage)
     waiting = await many(stage, 5)
     await stage.asked(topics.SCHED_ALLOC, waiting[0])
     await stage.call(topics.JOB_URGENCY, {"id": waiting[0], "urgency": 20})
@@ -353,7 +234,7 @@ async def _limited(stage: Stage) -> None:
 
 
 async def _limited_killed(stage: Stage) -> None:
-    full = await _full(stage)
+    full = await fill(stage)
     waiting = await many(stage, 5)
     await stage.asked(topics.SCHED_ALLOC, waiting[0])
     await stage.program.kill()
@@ -456,37 +337,37 @@ SCHED_ACTS: Final = (
         "a node is drained and undrained",
         "jobs that need it wait until it is back",
         ("28.offline.3", "28.online.3"),
-        _drained,
+        drained,
     ),
     Act(
         "a node with a running job is drained and undrained",
         "the job runs on, and keeps its cores",
         ("28.offline.3", "28.offline.4", DOUBLE),
-        _drained_while_it_runs,
+        drained_while_it_runs,
     ),
     Act(
         "the program is started while a node is drained",
         "the first grow says that it is offline",
         ("28.offline.3", "28.online.3"),
-        _started_while_drained,
+        started_while_drained,
     ),
     Act(
         "a node fails and comes back",
         "jobs that need it wait until it is back; nobody but the execution service ends its job",
         ("28.offline.3", "28.offline.4", "28.online.3"),
-        _node_fails,
+        node_fails,
     ),
     Act(
         "a node is taken away and given back",
         "its job gets an exception, waiting jobs are judged anew, the node is released",
         ("28.shrink.3", "28.shrink.4", "28.shrink.5", "28.shrink.6", "28.release.1"),
-        _shrunk,
+        shrunk,
     ),
     Act(
         "a node is taken away while a job ends on it",
         "it is released when it is free, and not before",
         ("28.shrink.4", "28.shrink.6"),
-        _shrunk_while_it_ends,
+        shrunk_while_it_ends,
     ),
     Act(
         "the program is killed while jobs run and wait",

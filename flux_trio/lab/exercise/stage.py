@@ -25,6 +25,8 @@ SCHED_MACHINE: Final = ResourceSet.build(
 """The nodes of a scheduler. Their nodelist, `node[08-10],login`, has a range, numbers with zeros in
 front, and a name alone."""
 
+LONG_S: Final = 3600.0
+"""How long a job runs that its act ends, in seconds."""
 RUN: Final = "system.exec.test.run_duration"
 """The attribute with the seconds that a job pretends to run, whatever its command is."""
 

@@ -11,14 +11,11 @@ import shlex
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from flux_trio.formats import format_fluid
-from flux_trio.lab.exercise.stage import Stuck
+from flux_trio.lab.exercise.stage import LONG_S, Stuck
 
-LONG_S: Final = 3600.0
-"""How long a command runs that is to be ended."""
 LATER_S: Final = 0.5
 _LINES: Final = 4096
 
@@ -33,15 +30,10 @@ class Witness:
         self._fd = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK)
         self._nstarts = 0
 
-    def __enter__(self) -> Witness:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._fd)
         self._directory.cleanup()
 

@@ -30,7 +30,6 @@ from flux_trio.messages import (
 
 WHY: Final = "refused by an exercise"
 OTHER_EXEC: Final = "other-exec"
-NNODES: Final = 4
 LATER_S: Final = 0.3  # in which a scheduler that is wrong answers
 
 
@@ -59,7 +58,7 @@ class StandIn:
         """Send the program a request as the job manager does."""
         self._handle.send(Request(topic, payload))
 
-    async def granted(self, topic: str) -> object:
+    async def answered(self, topic: str) -> object:
         """Return the type of the next answer to a request about a job. Raises Stuck."""
         payload = (await self._next(Response, topic)).payload
         return payload.get("type") if isinstance(payload, dict) else None
@@ -161,18 +160,18 @@ async def cancel_comes_too_late(stage: Stage) -> None:
     async with standing_in(stage, topics.JOB_MANAGER) as manager:
         manager.end(await manager.asked(topics.SCHED_HELLO))
         manager.answer(respond(await manager.asked(topics.SCHED_READY), {"count": 0}))
-        all_nodes = Jobspec.from_command(["true"], nnodes=NNODES, exclusive=True)
+        all_nodes = Jobspec.from_command(["true"], nnodes=SCHED_MACHINE.nnodes, exclusive=True)
         first, second = (
             {"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": all_nodes.json}
             for jobid in (1, 2)
         )
         manager.tell(topics.SCHED_ALLOC, first)
-        await manager.granted(topics.SCHED_ALLOC)
+        await manager.answered(topics.SCHED_ALLOC)
         manager.tell(topics.SCHED_CANCEL, {"id": first["id"]})
         manager.tell(topics.SCHED_ALLOC, second)
         await trio.sleep(LATER_S)
         manager.tell(topics.SCHED_CANCEL, {"id": second["id"]})
-        if (found := await manager.granted(topics.SCHED_ALLOC)) != AllocType.CANCEL:
+        if (found := await manager.answered(topics.SCHED_ALLOC)) != AllocType.CANCEL:
             text = "a job has all nodes, and its cancel came too late; for the next one"
             raise Stuck(f"{text} expected {AllocType.CANCEL:d}, got {found}", "27.cancel.6")
         await stage.program.end()
