@@ -1,8 +1,14 @@
-"""How services read stored jobs: which are active, some of their values, their eventlogs. Pure.
+"""How services read stored jobs: which are active, some values, eventlogs, output. Pure.
 
 A service that starts reads the index of active jobs (`job_index`) page by page, and values of the
 jobs on a page before it reads the next page. So the time of a start grows with the number of active
 jobs only.
+
+`job.<id>.guest.output` holds the beginning of a finished job's output, one RFC 24 eventlog. Longer
+output goes on in `guest.output.1`, `guest.output.2` and so on, with whole lines in each; it ends
+before the first of these keys that is absent. So no value is larger than a message may be. A key is
+also absent if the job was purged while its output was read. So a reader who finds no further key
+asks `kvs.count` for the job: if the job has no key at all, the output was cut off.
 """
 
 from __future__ import annotations
@@ -13,12 +19,21 @@ from typing import Final, TypeVar
 import msgspec
 
 from flux_trio.cores.job_index import ACTIVE, jobid_in
-from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, Ask, look_up_all, page_in, read_page
+from flux_trio.cores.kvs_calls import (
+    LOOKUP_JOBS_MAX,
+    Ask,
+    count_below,
+    count_in,
+    look_up_all,
+    page_in,
+    read_page,
+)
 from flux_trio.formats import (
     EVENTLOG,
     Event,
     FormatError,
     ResourceSet,
+    format_fluid,
     job_key,
     parse_eventlog,
     parse_fluid,
@@ -109,3 +124,24 @@ def read_r(jobid: int, text: str | None) -> ResourceSet:
 def _not_an_eventlog(jobid: int, problem: str) -> FluxError:
     key = job_key(jobid, EVENTLOG)
     return FluxError(Errno.EBADMSG, f"{key}: not a job eventlog: {problem}")
+
+
+# --- output
+
+OUTPUT: Final = "guest.output"
+
+
+def output_key(piece: int) -> str:
+    """Return the name, below the job's key, of piece 0, 1, 2 and so on of its output."""
+    return f"{OUTPUT}.{piece}" if piece else OUTPUT
+
+
+def count_keys(jobid: int) -> Ask:
+    """Ask the kvs how many keys it has of a job."""
+    return count_below(format_fluid(jobid, "kvs"))
+
+
+def check_not_purged(response: Response) -> None:
+    """Raise FluxError if the answer to `count_keys` is that the job has no key, or an error."""
+    if not count_in(response):
+        raise FluxError(Errno.ENOENT, "the job was purged meanwhile")

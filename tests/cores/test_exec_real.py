@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from flux_trio.cores.exec.exits import warning_of
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
-from flux_trio.cores.exec.warning import warning_of
 from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
 from flux_trio.messages import Errno, Request, Response
 from flux_trio.shell.protocol import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from flux_trio.cores.stored_output import output_key
+from flux_trio.cores.stored_jobs import output_key
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
 from flux_trio.store.stores import Store
 from tests.processes.host import HostedJob, ModelHost

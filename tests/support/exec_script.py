@@ -15,7 +15,7 @@ from flux_trio.cores.exec.vocabulary import (
     ShellLost,
     ToShell,
 )
-from flux_trio.cores.stored_output import output_key
+from flux_trio.cores.stored_jobs import output_key
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog

@@ -34,8 +34,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args, is_typeddict
 
 import msgspec
 
-from flux_trio.cores.contents import class_of, contents_of
 from flux_trio.cores.job_index import ACTIVE, ENDED
+from flux_trio.cores.plain import class_of, contents_of
 from flux_trio.cores.state import Part, parts_of
 from flux_trio.editions import Codec
 from flux_trio.formats import FormatError, parse_eventlog

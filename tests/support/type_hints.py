@@ -17,7 +17,7 @@ from typing import (
     is_typeddict,
 )
 
-from flux_trio.cores.contents import class_of
+from flux_trio.cores.plain import class_of
 from flux_trio.formats.meanings import Items, Keys, Meaning, Number
 from flux_trio.protocols import Rare
 

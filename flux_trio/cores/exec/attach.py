@@ -22,8 +22,7 @@ from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.kvs_calls import Ask, look_up, value_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import fold_eventlog
-from flux_trio.cores.stored_output import check_not_purged, count_keys, output_key
+from flux_trio.cores.stored_jobs import check_not_purged, count_keys, fold_eventlog, output_key
 from flux_trio.cores.streams import Credit, JobStreams, StreamKey
 from flux_trio.editions import exec_requests
 from flux_trio.formats import EVENTLOG, FormatError, job_key

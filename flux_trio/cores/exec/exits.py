@@ -1,17 +1,22 @@
-"""What a job does when its first task exits: flux-core's `exit-timeout` and `exit-on-error`. Pure.
+"""Shell options of flux-core for a job's end: exit rules, and a warning of the time limit. Pure.
 
 When one task has exited and others still run, the job gets a fatal exception: after `exit-timeout`
 (an FSD or seconds, 30 s by default; "none": never), or at once with `exit-on-error` if that task
 has failed. The job's status is then that of its first task.
+
+The option `signal` is `{"signum": 10, "timeleft": 60}`; these are the defaults. The number 1 stands
+for both defaults, 0 for no warning.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from flux_trio.cores.exec.vocabulary import SIGUSR1
+from flux_trio.editions.job_requests import SIGNUM_MAX
 from flux_trio.formats import FormatError, Jobspec, format_duration, parse_duration
 from flux_trio.shell.protocol import FirstExit
 
@@ -55,3 +60,36 @@ def exit_note(rules: ExitRules, notice: FirstExit, command: str, host: str) -> s
         return f"{task} failed{how} and exit-on-error is set"
     limit = format_duration(rules.timeout_s)
     return f"{task} exited{how} and exit-timeout={limit} has expired"
+
+
+# --- the warning
+
+SIGNAL_OPTION: Final = "system.shell.options.signal"
+BEFORE_S: Final = 60.0
+
+
+class WarningSignal(NamedTuple):
+    """Send `signum`, `before_s` seconds before the time limit."""
+
+    signum: int
+    before_s: float
+
+
+class _Option(msgspec.Struct):
+    signum: Annotated[int, msgspec.Meta(ge=1, le=SIGNUM_MAX)] = SIGUSR1
+    timeleft: str | float = BEFORE_S
+
+
+def warning_of(jobspec: Jobspec) -> WarningSignal | None:
+    """Return the warning that a jobspec asks for, None for no warning. Raises FormatError."""
+    value = jobspec.attribute(SIGNAL_OPTION)
+    if value is None or (isinstance(value, int) and not value):
+        return None
+    try:
+        option = _Option() if isinstance(value, int) else msgspec.convert(value, _Option)
+        before_s = parse_duration(option.timeleft)
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at(SIGNAL_OPTION) from None
+    except FormatError as error:
+        raise error.at(f"{SIGNAL_OPTION}.timeleft") from None
+    return WarningSignal(option.signum, before_s) if before_s else None

@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from flux_trio.cores.exec.exits import ExitRules
+from flux_trio.cores.exec.exits import ExitRules, WarningSignal
 from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.simulation import Simulation
-from flux_trio.cores.exec.warning import WarningSignal
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions import rfc21

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.exec.calls import RETRY, ExecOutbox, TimerKey, TimerKind
-from flux_trio.cores.exec.exits import exit_note, exit_rules_of
+from flux_trio.cores.exec.exits import exit_note, exit_rules_of, warning_of
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import limit_of
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
@@ -24,7 +24,6 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.storing import Storing
 from flux_trio.cores.exec.tasks import start_request
 from flux_trio.cores.exec.vocabulary import SIGALRM, SIGKILL, SIGTERM, ToShell
-from flux_trio.cores.exec.warning import warning_of
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FluidForm, FormatError, Idset, parse_jobspec

@@ -26,7 +26,7 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_output import output_key
+from flux_trio.cores.stored_jobs import output_key
 from flux_trio.cores.turns import Log
 from flux_trio.editions import rfc21
 from flux_trio.formats import format_eventlog, format_fluid, job_key

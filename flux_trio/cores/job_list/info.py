@@ -16,7 +16,7 @@ from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.watches import Watches
 from flux_trio.cores.kvs_calls import look_up, look_up_all, value_in, values_in
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_output import OUTPUT, output_key
+from flux_trio.cores.stored_jobs import OUTPUT, output_key
 from flux_trio.editions import job_list
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (

@@ -16,7 +16,7 @@ from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.kvs_calls import cancel_watch, change_in, look_up, value_in, watch_key
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_output import OUTPUT, check_not_purged, count_keys, output_key
+from flux_trio.cores.stored_jobs import OUTPUT, check_not_purged, count_keys, output_key
 from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
 from flux_trio.editions import job_list
 from flux_trio.formats import job_key

@@ -50,8 +50,6 @@ from flux_trio.cores.job_manager.waiting import (
     Admit,
     AllocateBypass,
     Answered,
-    ApplyExpiration,
-    ApplyUpdate,
     AskPriorities,
     AskPriority,
     AskState,
@@ -278,11 +276,11 @@ class Continuations:
         match change:
             case AskUpdate(updating):
                 self._parts.updates.ask(job, updating)
-            case ApplyUpdate(updating, expiration):
+            case UpdateProposed(updating, expiration):
                 self._parts.updates.apply(job, updating, expiration)
             case ProposeExpiration(end):
                 self._parts.lifetime.propose(job, end)
-            case ApplyExpiration(expiration, end):
+            case LifetimeProposed(_, expiration, end):
                 self._parts.lifetime.apply(job, expiration, end)
             case _:
                 assert_never(change)
@@ -354,9 +352,9 @@ class Continuations:
     def decided(self, proposal: Proposal, *, accepted: bool) -> None:
         """Make the change that `proposal` is for if it is `accepted`, else refuse it."""
         match proposal:
-            case UpdateProposed(updating, expiration):
-                self._parts.updates.expiration_answered(updating, expiration, accepted=accepted)
-            case LifetimeProposed(jobid, expiration, end):
-                self._parts.lifetime.answered(jobid, expiration, end, accepted=accepted)
+            case UpdateProposed():
+                self._parts.updates.expiration_answered(proposal, accepted=accepted)
+            case LifetimeProposed():
+                self._parts.lifetime.answered(proposal, accepted=accepted)
             case _:
                 assert_never(proposal)

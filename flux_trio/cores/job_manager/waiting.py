@@ -175,23 +175,9 @@ class AskUpdate(msgspec.Struct, frozen=True):
     updating: Updating
 
 
-class ApplyUpdate(msgspec.Struct, frozen=True):
-    """Log the updates; the scheduler has agreed to `expiration`."""
-
-    updating: Updating
-    expiration: Annotated[int, Meaning.TIME]
-
-
 class ProposeExpiration(msgspec.Struct, frozen=True):
     """Ask the scheduler whether the job may expire at `end`, when the instance ends."""
 
-    end: Time
-
-
-class ApplyExpiration(msgspec.Struct, frozen=True):
-    """Log the expiration that the scheduler has agreed to; the instance ends at `end`."""
-
-    expiration: Annotated[int, Meaning.TIME]
     end: Time
 
 
@@ -202,7 +188,25 @@ class AllocateBypass(msgspec.Struct, frozen=True):
     resources: ResourceSet
 
 
-Change: TypeAlias = AskUpdate | ApplyUpdate | ProposeExpiration | ApplyExpiration
+class UpdateProposed(msgspec.Struct, frozen=True):
+    """sched.expiration for an update: the job is to run until `expiration`."""
+
+    updating: Updating
+    expiration: Annotated[int, Meaning.TIME]
+
+
+class LifetimeProposed(msgspec.Struct, frozen=True):
+    """sched.expiration for a job that expires by its duration, or at `end`, with the instance."""
+
+    jobid: JobId
+    expiration: Annotated[int, Meaning.TIME]
+    end: Time
+
+
+Proposal: TypeAlias = UpdateProposed | LifetimeProposed
+"""A call to the scheduler; once it has agreed, the change itself, which is to be made."""
+
+Change: TypeAlias = AskUpdate | ProposeExpiration | Proposal
 
 Deferred: TypeAlias = (
     LogEvent
@@ -235,24 +239,6 @@ Sweep: TypeAlias = PresentAll | AskPriorities
 
 
 # --- calls about one job
-
-
-class UpdateProposed(msgspec.Struct, frozen=True):
-    """sched.expiration for an update: the job is to run until `expiration`."""
-
-    updating: Updating
-    expiration: Annotated[int, Meaning.TIME]
-
-
-class LifetimeProposed(msgspec.Struct, frozen=True):
-    """sched.expiration for a job that expires by its duration, or at `end`, with the instance."""
-
-    jobid: JobId
-    expiration: Annotated[int, Meaning.TIME]
-    end: Time
-
-
-Proposal: TypeAlias = UpdateProposed | LifetimeProposed
 
 
 class BypassStored(msgspec.Struct, frozen=True):

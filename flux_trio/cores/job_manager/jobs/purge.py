@@ -45,8 +45,7 @@ from flux_trio.cores.kvs_calls import (
     values_in,
 )
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import fold_eventlog
-from flux_trio.cores.stored_output import output_key
+from flux_trio.cores.stored_jobs import fold_eventlog, output_key
 from flux_trio.cores.turns import Log
 from flux_trio.editions import job_requests, journal
 from flux_trio.editions.job_requests import UNLIMITED

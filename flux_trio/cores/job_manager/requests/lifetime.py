@@ -14,7 +14,7 @@ from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.jobs.active_job import BEGINNINGS, ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide, agreed_expiration
-from flux_trio.cores.job_manager.waiting import ApplyExpiration, LifetimeProposed, ProposeExpiration
+from flux_trio.cores.job_manager.waiting import LifetimeProposed, ProposeExpiration
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux, rfc21
@@ -65,15 +65,15 @@ class Lifetime(Part):
         if expiration != math.ceil(before):
             proposal = LifetimeProposed(job.id, expiration, end)
             if not self._scheduler.propose_expiration(job, expiration, proposal):
-                self.answered(job.id, expiration, end, accepted=True)
+                self.answered(proposal, accepted=True)
 
-    def answered(self, jobid: int, expiration: int, end: float, *, accepted: bool) -> None:
+    def answered(self, proposal: LifetimeProposed, *, accepted: bool) -> None:
         """Take the scheduler's answer."""
         if not accepted:
-            text = f"job {jobid}: scheduler refused expiration {expiration}"
+            text = f"job {proposal.jobid}: scheduler refused expiration {proposal.expiration}"
             self._ledger.send(Log(Level.WARNING, text))
-        elif (job := self._ledger.jobs.get(jobid)) is not None:
-            self._hooks.when_free(job, ApplyExpiration(expiration, end))
+        elif (job := self._ledger.jobs.get(proposal.jobid)) is not None:
+            self._hooks.when_free(job, proposal)
 
     def apply(self, job: ActiveJob, expiration: int, end: float) -> None:
         """Log the new end of a job; propose another one if its duration has changed meanwhile."""

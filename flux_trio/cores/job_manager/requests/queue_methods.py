@@ -29,32 +29,6 @@ from flux_trio.messages import Errno, FluxError, Level, Request, Response, respo
 from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
 
 
-class QueueStatus(msgspec.Struct):
-    """The job-manager.queue-status request."""
-
-    name: str | None = None
-
-
-class QueueEnable(msgspec.Struct):
-    """The job-manager.queue-enable request."""
-
-    enable: bool
-    all: bool = False
-    name: str | None = None
-    reason: str | None = None
-    nocheckpoint: bool = False
-
-
-class QueueStart(msgspec.Struct):
-    """The job-manager.queue-start request."""
-
-    start: bool
-    all: bool = False
-    name: str | None = None
-    reason: str | None = None
-    nocheckpoint: bool = False
-
-
 class QueueMethods(Part):
     """Answers requests about queues; `silences` are those of peers that may owe an answer."""
 

@@ -24,7 +24,6 @@ from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.job_manager.waiting import (
-    ApplyUpdate,
     AskUpdate,
     KeyAnswered,
     UpdateProposed,
@@ -180,17 +179,17 @@ class Updates(Part):
             return
         proposal = UpdateProposed(updating, expiration)
         if not self._scheduler.propose_expiration(job, expiration, proposal):
-            self.expiration_answered(updating, expiration, accepted=True)
+            self.expiration_answered(proposal, accepted=True)
 
-    def expiration_answered(self, updating: Updating, expiration: int, *, accepted: bool) -> None:
+    def expiration_answered(self, proposal: UpdateProposed, *, accepted: bool) -> None:
         """Take the answer of the scheduler on the new expiration."""
-        job = self._ledger.jobs.get(updating.jobid)
+        job = self._ledger.jobs.get(proposal.updating.jobid)
         if not accepted:
-            self._refuse(updating, "scheduler refused expiration update")
+            self._refuse(proposal.updating, "scheduler refused expiration update")
         elif job is None:
-            self._refuse(updating, ENDED_MEANWHILE)
+            self._refuse(proposal.updating, ENDED_MEANWHILE)
         else:
-            self._hooks.when_free(job, ApplyUpdate(updating, expiration))
+            self._hooks.when_free(job, proposal)
 
     # --- the end
 

@@ -15,17 +15,10 @@ from flux_trio.cores.job_manager.calls import ExpirationSent, SignOfLife
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
-from flux_trio.cores.job_manager.queues.silence import Silence
+from flux_trio.cores.job_manager.queues.silence import SignsOfLife, Silence
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.job_manager.scheduler.grants import Grants
-from flux_trio.cores.job_manager.scheduler.sign_of_life import SignsOfLife
-from flux_trio.cores.job_manager.waiting import (
-    ApplyExpiration,
-    ApplyUpdate,
-    LifetimeProposed,
-    Proposal,
-    UpdateProposed,
-)
+from flux_trio.cores.job_manager.waiting import LifetimeProposed, Proposal, UpdateProposed
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import Codec, flux, rfc21, rfc27
@@ -273,7 +266,7 @@ class SchedulerSide(Part):
         self.suspended = "" if is_gone else reason
         self._ledger.unsend(topics.SCHED)
         for call in self._ledger.close_calls(_QUESTIONS, is_gone=is_gone):
-            if isinstance(call, UpdateProposed | LifetimeProposed):
+            if isinstance(call, Proposal):
                 self.unasked.append(call)  # `ready` tells the next scheduler
         self.requests.reranked.clear()
         self.requests.answered.clear()
@@ -446,7 +439,7 @@ def agreed_expiration(job: ActiveJob) -> float | None:
     An update to which a scheduler has agreed may wait for the answer of a hook: it counts.
     """
     for each in reversed(job.deferred or ()):
-        if isinstance(each, ApplyUpdate | ApplyExpiration):
+        if isinstance(each, Proposal):
             return each.expiration
     return job.expiration
 
