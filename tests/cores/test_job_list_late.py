@@ -93,3 +93,54 @@ def test_request_of_a_client_that_is_gone_is_forgotten(listed: ListedJobs) -> No
 
 def test_job_that_nobody_has_is_unknown_at_once(listed: ListedJobs) -> None:
     assert listed.ask(topics.LIST_ID, {"id": NEW + 1}) == UNKNOWN
+
+
+# --- a watch that is not open yet: its credit and its cancel wait with it
+
+
+@pytest.fixture
+def waiting() -> ListedJobs:
+    """A job list that reads the eventlog of a finished job, before it opens a watch of it."""
+    listed = ListedJobs()
+    listed.store_log(NEW, inactive())
+    listed.start()
+    listed.waits = True
+    watch = {"id": NEW, "path": "eventlog", "credit": 1}
+    assert listed.ask(topics.INFO_WATCH, watch, streaming=True, tag=9) == []
+    return listed
+
+
+def let_all_come(listed: ListedJobs) -> list[tuple[int, Any]]:
+    while listed.answers:
+        listed.let_kvs_answer()
+    return listed.take_sent()
+
+
+def test_cancel_that_comes_before_its_watch_is_open_ends_it(waiting: ListedJobs) -> None:
+    assert waiting.ask(topics.INFO_WATCH_CANCEL, {"matchtag": 9}) == []
+    assert let_all_come(waiting) == [(Errno.ECANCELED, None), (0, {})]
+
+
+def test_credit_that_comes_before_its_watch_is_open_is_not_lost(waiting: ListedJobs) -> None:
+    credit = {"matchtag": 9, "credit": 2}
+    assert waiting.ask(topics.credit_of(topics.INFO_WATCH), credit) == []
+    granted, *lines = let_all_come(waiting)
+    assert granted == (0, None)
+    assert len(lines) == 3
+
+
+def test_cancel_of_a_watch_that_is_put_off_ends_it(listed: ListedJobs) -> None:
+    assert listed.ask(topics.INFO_WATCH, ASKED[topics.INFO_WATCH], streaming=True, tag=9) == []
+    assert listed.ask(topics.INFO_WATCH_CANCEL, {"matchtag": 9}) == []
+    listed.tell()
+    *_, ended, canceled = listed.take_sent()
+    assert (ended, canceled) == ((Errno.ECANCELED, None), (0, {}))
+
+
+def test_cancel_of_a_watch_that_is_refused_is_refused(listed: ListedJobs) -> None:
+    """The kvs answers the watch first: there is no such job, and so no such watch."""
+    listed.waits = True
+    unknown = {"id": NEW + 1, "path": "eventlog"}
+    assert listed.ask(topics.INFO_WATCH, unknown, streaming=True, tag=9) == []
+    assert listed.ask(topics.INFO_WATCH_CANCEL, {"matchtag": 9}) == []
+    assert [errnum for errnum, _ in let_all_come(listed)] == [Errno.ENOENT, Errno.ENOENT]

@@ -63,6 +63,7 @@ from flux_trio.messages import (
 from flux_trio.protocols import PENDING, RUNNING, JobState
 
 _ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
+_ABOUT_A_WATCH: Final = (topics.credit_of(topics.INFO_WATCH), topics.INFO_WATCH_CANCEL)
 
 
 class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
@@ -186,15 +187,27 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
 
     def _call(self, request: Request) -> None:
         """Call the method; for a job that is not active, first read its eventlog."""
-        if request.topic in _ABOUT_A_JOB:
-            with suppress(FluxError, FormatError):  # the method answers with the error
-                jobid = job_list.id_in(request)
-                if self._records.find(jobid) is None:
-                    read = RecordRead(request, jobid)
-                    tag = self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
-                    self._asked.began(request, tag)
-                    return
+        with suppress(FluxError, FormatError):  # the method answers with the error
+            jobid = self._unread_job(request)
+            if jobid is not None:
+                read = RecordRead(request, jobid)
+                tag = self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
+                self._asked.began(request, tag)
+                return
         self._exchange.send(self._methods.call(request))
+
+    def _unread_job(self, request: Request) -> int | None:
+        """Return the job whose eventlog is to be read before the method of `request` is called.
+
+        A credit or cancel of a watch that waits for such a read waits behind it. Raises FluxError
+        or FormatError.
+        """
+        if request.topic in _ABOUT_A_WATCH:
+            return self._asked.watched(request)
+        if request.topic not in _ABOUT_A_JOB:
+            return None
+        jobid = job_list.id_in(request)
+        return None if self._records.find(jobid) is not None else jobid
 
     def _response(self, response: Response) -> None:
         call = self._exchange.calls.match(response)

@@ -11,9 +11,11 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.state import Part
 from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction, CommonInput
+from flux_trio.editions import job_list
+from flux_trio.editions.common import CANCEL
 from flux_trio.editions.journal import Ended
 from flux_trio.formats.meanings import JobId, KvsKey, Matchtag
-from flux_trio.messages import Request
+from flux_trio.messages import Request, topics
 
 Listed: TypeAlias = Record | Ended
 """A job to be listed: an active job, or the entry of a finished job in the index."""
@@ -129,7 +131,7 @@ class Asked(Part):
     by sender, and bounded by the requests that senders have open.
     """
 
-    _open: dict[str, set[Matchtag]]
+    _open: dict[str, dict[Matchtag, Request]]  # by the matchtag of the read
     _late: dict[str, list[Request]]
 
     def __init__(self, exchange: Exchange) -> None:
@@ -139,18 +141,30 @@ class Asked(Part):
 
     def began(self, request: Request, matchtag: int) -> None:
         """Note that a read with this matchtag is under way for `request`."""
-        self._open.setdefault(request.sender, set()).add(matchtag)
+        self._open.setdefault(request.sender, {})[matchtag] = request
 
     def ended(self, request: Request, matchtag: int) -> None:
         """Note that the read is answered."""
         of_sender = self._open[request.sender]
-        of_sender.remove(matchtag)
+        del of_sender[matchtag]
         if not of_sender:
             del self._open[request.sender]
 
     def put_off(self, request: Request) -> None:
         """Keep a request about a job that is not known yet."""
         self._late.setdefault(request.sender, []).append(request)
+
+    def watched(self, request: Request) -> JobId | None:
+        """Return the job of the watch that a credit or cancel is about, if the watch waits here.
+
+        Raises FluxError.
+        """
+        matchtag = CANCEL.read(request).matchtag  # a credit has it, too
+        sender = request.sender
+        for each in [*self._open.get(sender, {}).values(), *self._late.get(sender, ())]:
+            if each.matchtag == matchtag and each.topic == topics.INFO_WATCH:
+                return job_list.id_in(each)
+        return None
 
     def pop_late(self) -> list[Request]:
         """Remove and return the requests that were put off."""
