@@ -202,7 +202,8 @@ class Parts(Part):
 class Continuations:
     """Calls the part that a value of `waiting.py` is for, when what the job waits for has come.
 
-    It has `parts` while these are still made, and uses them only in a turn.
+    It has `parts` while these are still made, and uses them only in a turn. `Listener`, `Sweeper`
+    and `Continuation`, of the parts that call it, say what each function is for.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -211,23 +212,18 @@ class Continuations:
     # --- hooks
 
     def logged(self, job: ActiveJob, event: Event) -> None:
-        """Ask plugins about an event that was logged."""
         self._parts.hooks.logged(job, event)
 
     def abandon(self, job: ActiveJob) -> None:
-        """End the open question about `job`."""
         self._parts.hooks.abandon(job)
 
     def operate(self, operation: Operation) -> None:
-        """Perform an operation of a plugin."""
         self._parts.operations.do(operation)
 
     def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """Continue after the hook of the state that `job` is in."""
         self._parts.state_answers.answered(job, answer)
 
     def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
-        """Continue with `then`, after the operations of the answer."""
         parts = self._parts
         match then:
             case StateAnswered(question):
@@ -247,7 +243,6 @@ class Continuations:
                 assert_never(then)
 
     def do(self, job: ActiveJob, deferred: Deferred) -> None:
-        """Process an entry of the queue of `job`."""
         parts = self._parts
         match deferred:
             case Answered(then, answer):
@@ -286,7 +281,6 @@ class Continuations:
                 assert_never(change)
 
     def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
-        """Continue after `job` was presented to plugins; `refusal` is the reason to refuse it."""
         parts = self._parts
         match purpose:
             case Admit(batch):
@@ -301,14 +295,12 @@ class Continuations:
                 assert_never(purpose)
 
     def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
-        """Continue after conf.update."""
         if isinstance(then, Configured):
             self._parts.queue_methods.configured(then.request, then.config, answer)
 
     # --- sweeps
 
     def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
-        """Return the jobs of `sweep`, which begins now."""
         match sweep:
             case PresentAll(arrival):
                 return self._parts.plugin_replays.choose(arrival)
@@ -318,11 +310,9 @@ class Continuations:
                 assert_never(sweep)
 
     def is_quick(self, sweep: Sweep, job: ActiveJob) -> bool:
-        """Return whether `sweep` calls no handler of a plugin for this job alone."""
         return isinstance(sweep, AskPriorities) and self._parts.priorities.is_quick(job)
 
     def do_some(self, sweep: Sweep, jobs: list[ActiveJob]) -> None:
-        """Do with these jobs, in order, what `sweep` is for."""
         match sweep:
             case PresentAll(arrival):
                 for job in jobs:
@@ -333,7 +323,6 @@ class Continuations:
                 assert_never(sweep)
 
     def swept(self, sweep: Sweep) -> None:
-        """Continue after the last job of `sweep`."""
         match sweep:
             case PresentAll(arrival):
                 self._parts.plugin_replays.one_less(arrival)

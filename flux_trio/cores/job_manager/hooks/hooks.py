@@ -16,7 +16,7 @@ the action of that state.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
@@ -30,6 +30,7 @@ from flux_trio.cores.job_manager.waiting import (
     Deferred,
     LogEvent,
     Operate,
+    Purpose,
     StateAnswered,
     Then,
     UpdateAnswered,
@@ -70,9 +71,6 @@ from flux_trio.protocols import (
     UpdateApplied,
 )
 
-if TYPE_CHECKING:
-    from flux_trio.cores.job_manager.parts import Continuations
-
 ABANDONED: Final = HookAnswer(error="a fatal exception ended the wait for an answer")
 NOTHING_SAID: Final = HookAnswer()
 
@@ -90,6 +88,28 @@ _ASK_AGAIN = frozenset({JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE})
 # Plugins may send a job back from SCHED this often in one turn. After that the job is held;
 # otherwise it might never come to rest.
 BACK_MAX: Final = 100
+
+
+class Continuation(Protocol):
+    """Does the work that waited for an answer of plugins."""
+
+    def operate(self, operation: Operation) -> None:
+        """Perform an operation of a plugin."""
+
+    def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
+        """Continue after the hook of the state that `job` is in."""
+
+    def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
+        """Continue with `then`, after the operations of the answer."""
+
+    def do(self, job: ActiveJob, deferred: Deferred) -> None:
+        """Process an entry of the queue of `job`."""
+
+    def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
+        """Continue after `job` was presented to plugins; `refusal` is the reason to refuse it."""
+
+    def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
+        """Continue after conf.update."""
 
 
 class SentBack(msgspec.Struct, frozen=True):
@@ -115,7 +135,7 @@ class Hooks(Part):
     last_ticket: int
     sent_back: dict[JobId, SentBack]
 
-    def __init__(self, ledger: Ledger, continuation: Continuations) -> None:
+    def __init__(self, ledger: Ledger, continuation: Continuation) -> None:
         self._ledger = ledger
         self.interests = Interests()
         self.continuation = continuation

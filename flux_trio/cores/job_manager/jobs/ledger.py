@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -43,9 +43,6 @@ from flux_trio.protocols import (
 )
 from flux_trio.trace import Kind
 
-if TYPE_CHECKING:
-    from flux_trio.cores.job_manager.parts import Continuations
-
 _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
 MAX_JOBID_KEY: Final = "job-manager.max-jobid"
@@ -59,6 +56,16 @@ RECENT_BYTES_MAX: Final = 64 << 20
 
 
 EventListener = Callable[[ActiveJob, Event], None]
+
+
+class Listener(Protocol):
+    """Asks plugins about events."""
+
+    def logged(self, job: ActiveJob, event: Event) -> None:
+        """Called with each event that is logged, after all other listeners."""
+
+    def abandon(self, job: ActiveJob) -> None:
+        """End the open question about `job`: a fatal exception does not wait for the answer."""
 
 
 class Ledger(Commits):
@@ -82,7 +89,7 @@ class Ledger(Commits):
     nlogged: int  # number of events so far
 
     def __init__(
-        self, outbox: JobManagerOutbox, owner: int, edition: Edition, hooks: Continuations
+        self, outbox: JobManagerOutbox, owner: int, edition: Edition, hooks: Listener
     ) -> None:
         super().__init__(outbox)
         self._hooks = hooks

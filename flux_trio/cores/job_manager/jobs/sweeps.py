@@ -6,16 +6,14 @@ An answer waits for the commits before it; so a sweep waits if too many commits 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.waiting import Sweep
 from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
-
-if TYPE_CHECKING:
-    from flux_trio.cores.job_manager.parts import Continuations
 
 SLICE_JOBS: Final = 300
 """Jobs in a turn: below 25 ms with hooks of 50 us each, since a request may have to wait for two
@@ -28,6 +26,22 @@ COMMITS_MAX: Final = 3
 """With so many commits under way, no slice is begun; the kvs takes several at once."""
 
 
+class Sweeper(Protocol):
+    """Does the work of sweeps."""
+
+    def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
+        """Return the jobs of `sweep`, which begins now."""
+
+    def is_quick(self, sweep: Sweep, job: ActiveJob) -> bool:
+        """Return whether `sweep` calls no handler of a plugin for this job alone."""
+
+    def do_some(self, sweep: Sweep, jobs: list[ActiveJob]) -> None:
+        """Do the work of `sweep` for these jobs, in order."""
+
+    def swept(self, sweep: Sweep) -> None:
+        """Continue after the last job of `sweep`."""
+
+
 class Sweeps(Part):
     """The sweeps, one after another."""
 
@@ -35,7 +49,7 @@ class Sweeps(Part):
     jobids: deque[JobId] | None  # jobs left of the first sweep; None until it has begun
     left: int  # quick jobs that this turn may still do; a slow one counts QUICK_PER_SLOW
 
-    def __init__(self, ledger: Ledger, sweeper: Continuations) -> None:
+    def __init__(self, ledger: Ledger, sweeper: Sweeper) -> None:
         self._ledger = ledger
         self._sweeper = sweeper
         self.open = deque()
