@@ -23,7 +23,7 @@ import trio
 
 from flux_trio.broker import ModuleCrashed, ModuleNotStarted
 from flux_trio.client import SOCKET_FILE, Client, open_client
-from flux_trio.config import Config, FakeResourcesConfig, parse_config
+from flux_trio.config import Config, FakeResourcesConfig, check_policy_name, parse_config
 from flux_trio.instance import Instance, Surroundings, durable_store, error_of_start
 from flux_trio.instance import open_instance as run_instance
 from flux_trio.jobtap import PluginSource, plugin_sources, search_path
@@ -115,9 +115,9 @@ async def open_instance(
     go on, and the next instance there takes them over. `config` has everything else, as TOML.
 
     Raises ValueError for fewer than one node or core, TypeError for `plugins` of another type,
-    FormatError for a wrong `config`, and InstanceFailed if the instance does not start, and also if
-    it ends by itself, when a service has crashed that it cannot do without: then the block is
-    cancelled. Errors of the block are raised as they are.
+    FormatError for a wrong `config` or name of a `policy`, and InstanceFailed if the instance does
+    not start, and also if it ends by itself, when a service has crashed that it cannot do without:
+    then the block is cancelled. Errors of the block are raised as they are.
     """
     wanted = _config(config, nodes, cores, policy, simulate=simulate)
     sources = plugin_sources(plugins)
@@ -154,6 +154,7 @@ def _config(
     if simulate:
         read = replace(read, exec=replace(read.exec, simulate=True))
     if policy is not None:
+        check_policy_name(policy, "policy")
         read = replace(read, sched=replace(read.sched, policy=policy))
     return read
 

@@ -50,6 +50,7 @@ from flux_trio.config.tables import (
     UserLimitsConfig,
     VerifyConfig,
     VerifyMode,
+    check_policy_name,
     is_policy_of_file,
 )
 
@@ -93,6 +94,7 @@ __all__ = [
     "VerifyMode",
     "access_refusal",
     "assign",
+    "check_policy_name",
     "check_queue",
     "is_policy_of_file",
     "parse_config",

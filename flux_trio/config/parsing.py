@@ -19,8 +19,6 @@ from msgspec import inspect
 from flux_trio.config.foreign import Reasons, unknown_key, without_foreign
 from flux_trio.config.policy import Policy, PolicyTable, QueueTable, override, resolve
 from flux_trio.config.tables import (
-    POLICIES_EXPECTED,
-    POLICY_NAMES,
     AccessConfig,
     BrokerConfig,
     CheckConfig,
@@ -30,7 +28,7 @@ from flux_trio.config.tables import (
     KvsConfig,
     ResourceConfig,
     SchedConfig,
-    is_policy_of_file,
+    check_policy_name,
 )
 from flux_trio.editions import CLASSIC, EDITIONS, Edition
 from flux_trio.formats import MISSING, Constraint, FormatError, Words, parse_duration, parse_size
@@ -154,8 +152,7 @@ def _check(config: Config) -> None:
     """Check rules that the types do not express; FormatError."""
     if config.edition not in EDITIONS:
         raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, "edition")
-    if config.sched.policy not in POLICY_NAMES and not is_policy_of_file(config.sched.policy):
-        raise FormatError(POLICIES_EXPECTED, config.sched.policy, "sched.policy")
+    check_policy_name(config.sched.policy, "sched.policy")
     _at("exec.kill-timeout", parse_duration, config.exec.kill_timeout)
     _at("exec.output-limit", parse_size, config.exec.output_limit)
     _check_target_check(config.resource.check)

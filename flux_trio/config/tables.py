@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from flux_trio.formats import FormatError
+
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -97,6 +99,12 @@ class FakeResourcesConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
 
 POLICY_NAMES: Final = ("fifo", "easy", "conservative")
 POLICIES_EXPECTED: Final = f"one of {', '.join(POLICY_NAMES)}, or FILE.py:Class"
+
+
+def check_policy_name(name: str, where: str) -> None:
+    """Raise FormatError unless `name` is one of POLICY_NAMES or FILE.py:Class."""
+    if name not in POLICY_NAMES and not is_policy_of_file(name):
+        raise FormatError(POLICIES_EXPECTED, name, where)
 
 
 def is_policy_of_file(name: str) -> bool:

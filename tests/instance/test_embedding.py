@@ -123,6 +123,9 @@ def test_errors_come_as_they_are(run: Run) -> None:
         with pytest.raises(ZeroDivisionError):
             async with open_instance(simulate=True):
                 _ = 1 / 0
+        with pytest.raises(FormatError, match=r"policy: expected one of fifo, .* got .best"):
+            async with open_instance(policy="best"):
+                raise AssertionError
         with pytest.raises(FormatError, match=r"sched\.policy"):
             async with open_instance(config="[sched]\npolicy = 'best'"):
                 pass

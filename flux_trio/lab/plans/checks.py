@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from flux_trio.config import POLICIES_EXPECTED, POLICY_NAMES, is_policy_of_file
+from flux_trio.config import check_policy_name
 from flux_trio.formats import FormatError
 from flux_trio.lab.catalogue import Fault
 from flux_trio.lab.catalogue.places import LONGEST_S, RANK, check_number
@@ -18,8 +18,7 @@ from flux_trio.lab.plans.workload import JOB_ACTIONS
 
 def check_names(plan: Plan) -> None:
     """Raise FormatError if the plan names a job, queue, node or core that its world lacks."""
-    if plan.policy not in POLICY_NAMES and not is_policy_of_file(plan.policy):
-        raise FormatError(POLICIES_EXPECTED, plan.policy, "policy")
+    check_policy_name(plan.policy, "policy")
     for place, job in enumerate(plan.jobs):
         _check_queue(plan, job.queue, f"jobs[{place}].queue")
         if job.after is not None:
