@@ -9,7 +9,7 @@ has `refusal`, since the reason may be longer than an error's text (RFC 6, Respo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,6 +38,9 @@ APPLIED_BY: Final = (topics.JOB_MANAGER, topics.JOB_LIST)
 
 AT_ONCE: Final = ("policy", "queues", topics.JOB_MANAGER)
 """Tables that apply at once, except the scheduler's values in them and the plugins."""
+
+
+KEYS_LOGGED: Final = 20  # of those that have changed
 
 
 class ConfigRefused(Exception):
@@ -121,6 +124,9 @@ class Configuration:
                 await self._offer(handle, service, new)
             old, self.config = self.config, new
             self.on_change(new)
+        changed = list(_changed_keys(old.to_json(), new.to_json()))
+        more = f" and {len(changed) - KEYS_LOGGED} more" if len(changed) > KEYS_LOGGED else ""
+        handle.log(Level.INFO, f"changed: {', '.join(changed[:KEYS_LOGGED]) or 'nothing'}{more}")
         return {"later": _applied_on_reload(old, new)}
 
     async def _offer(self, handle: Handle, service: str, new: Config) -> None:
@@ -133,6 +139,16 @@ class Configuration:
             return
         if "refusal" in answer:
             raise ConfigRefused(answer["refusal"])
+
+
+def _changed_keys(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """Yield the keys whose values differ, with dots; a table that is new or gone is one key."""
+    for key in {**old, **new}:
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from (f"{key}.{below}" for below in _changed_keys(before, after))
+        elif before != after:
+            yield key
 
 
 def _applied_on_reload(old: Config, new: Config) -> list[str]:

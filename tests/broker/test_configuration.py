@@ -82,6 +82,19 @@ async def test_new_file_goes_to_the_job_manager_first_then_to_all(world: ConfigW
     assert (await world.call("config.get"))["config"] == NEW.to_json()
 
 
+async def test_the_log_names_the_keys_that_have_changed(world: ConfigWorld) -> None:
+    await world.start()
+    await world.call("config.reload")
+    await world.call("config.reload")
+    world.file = parse_config("".join(f"[queues.q{n}]\n" for n in range(25)))
+    await world.call("config.reload")
+    first, second, third = (each.text for each in world.log if each.text.startswith("changed: "))
+    assert first == "changed: sched.policy, policy.limits.duration"
+    assert second == "changed: nothing"
+    assert third.startswith("changed: sched.policy, policy.limits.duration, queues.q0, ")
+    assert third.endswith("queues.q17 and 7 more")
+
+
 async def test_scheduler_knows_other_queues_when_it_is_loaded_again(world: ConfigWorld) -> None:
     """33.schedpolicy.1"""
     await world.start()
