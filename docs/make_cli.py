@@ -6,7 +6,7 @@ command is written into it too. A test holds the pages in the tree against this.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -139,6 +139,9 @@ def write(pages: dict[str, str], directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser("python -m docs.make_cli", description=__doc__)
+    parser.add_argument("man_directory", nargs="?", type=Path, help="write the man pages there")
+    man_directory = parser.parse_args().man_directory
     write(pages(), DIRECTORY)
-    if sys.argv[1:]:
-        write(man_pages(), Path(sys.argv[1]))
+    if man_directory is not None:
+        write(man_pages(), man_directory)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from docs import make_cli
 from docs.make_cli import DIRECTORY, man_pages, pages
 
 GROFF = shutil.which("groff")
@@ -42,3 +44,13 @@ def test_man_pages_are_correct_roff(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     assert "limit MIN|FSD" in done.stdout
+
+
+@pytest.mark.parametrize(("word", "code"), [("--help", 0), ("--nosuch", 2)])
+def test_an_option_is_not_taken_for_a_directory(
+    word: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["make_cli", word])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(make_cli.__file__, run_name="__main__")
+    assert ended.value.code == code
