@@ -486,7 +486,7 @@ def test_you_are_the_user_of_your_token(
         with monkeypatch.context() as patch:
             for name, value in asking.env.items():
                 patch.setenv(name, value)
-            offered = {jobid for jobid, _ in active_jobids("")}
+            offered = {each.value for each in active_jobids("")}
         lists = asking.ok("jobs", "-n", "-o", "{id.f58}").split()
         recursive = asking.ok("jobs", "-R", "-n", "-o", "{id.f58}").split()
         assert offered == set(lists) == set(recursive)

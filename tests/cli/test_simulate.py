@@ -267,7 +267,7 @@ def test_baseline_and_policies_that_are_unknown_are_wrong_usage() -> None:
     assert "--baseline: expected one of builtin plugins: got best" in result.stderr
     result = simulate(WORKLOAD, *MACHINE, "--policy", "fifo,lifo")
     assert result.exit_code == 2
-    assert "expected one of fifo, easy, conservative, or FILE.py:Class: got 'lifo'" in result.stderr
+    assert 'expected one of fifo, easy, conservative, or FILE.py:Class, got "lifo"' in result.stderr
 
 
 def test_users_are_a_number_or_the_logs(tmp_path: Path) -> None:

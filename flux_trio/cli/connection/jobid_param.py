@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from click.shell_completion import CompletionItem
+
 from flux_trio.cli.connection.completing import OFFERED_MAX, ask
 from flux_trio.cli.terminal.params import Parsed
 
@@ -16,8 +18,8 @@ def _jobid(text: str) -> int:
     return parse_fluid(text)
 
 
-def active_jobids(incomplete: str) -> list[tuple[str, str]]:
-    """Return ids that begin with `incomplete` and their jobs' names; [] if no instance answers."""
+def active_jobids(incomplete: str) -> list[CompletionItem]:
+    """Offer ids that begin with `incomplete`, with their jobs' names; none without an instance."""
     from flux_trio.cli.connection.job_query import JobQuery
     from flux_trio.formats import FluidForm, format_fluid
     from flux_trio.process.console import id_form
@@ -27,7 +29,7 @@ def active_jobids(incomplete: str) -> list[tuple[str, str]]:
     query = JobQuery(states=int(ACTIVE), userid=None, count=OFFERED_MAX)
     jobs = ask(query.fetch)
     found = [(format_fluid(job["id"], form), job.get("name", "")) for job in jobs]
-    return [each for each in found if each[0].startswith(incomplete)]
+    return [CompletionItem(text, help=name) for text, name in found if text.startswith(incomplete)]
 
 
 JOBID: Final = Parsed("jobid", _jobid, active_jobids)

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from flux_trio.cli.connection import completing
 from flux_trio.cli.terminal.errors import CommandError, write_text
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import POLICY
+from flux_trio.cli.terminal.params import POLICY, Offer, Parsed, no_offer
 
 if TYPE_CHECKING:
     from flux_trio.cli.lab.simulating import Planned
@@ -37,32 +37,20 @@ def _check_users(text: str) -> str:
     return text
 
 
-class ListParam(click.ParamType[tuple[str, ...]]):
-    """Words with commas between, each read by `word`."""
+def _listed(word: Callable[[str], str], offer: Offer = no_offer) -> Parsed:
+    """Return the type of words with commas between, each read and completed by these."""
 
-    name = "list"
-
-    def __init__(self, word: click.ParamType[str]) -> None:
-        self.word = word
-
-    def convert(
-        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Return the words; each one counts once."""
-        if isinstance(value, tuple):
-            return value
-        words = dict.fromkeys(value.split(","))
+    def parse(text: str) -> tuple[str, ...]:
+        words = dict.fromkeys(text.split(","))  # each one counts once
         if "" in words:
-            self.fail(f"expected names with commas between: got {value!r}", param, ctx)
-        return tuple(self.word.convert(word, param, ctx) for word in words)
+            raise click.BadParameter(f"expected names with commas between: got {text!r}")
+        return tuple(map(word, words))
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer words for the part after the last comma."""
+    def complete(incomplete: str) -> list[CompletionItem]:
         head, comma, last = incomplete.rpartition(",")
-        found = self.word.shell_complete(ctx, param, last)
-        return [CompletionItem(f"{head}{comma}{each.value}") for each in found]
+        return [CompletionItem(f"{head}{comma}{each.value}") for each in offer(last)]
+
+    return Parsed("list", parse, complete)
 
 
 def _check_plotly(_ctx: click.Context, _param: click.Parameter, report: Path | None) -> Path | None:
@@ -105,7 +93,7 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
 @click.option(
     "--policy",
     "policies",
-    type=ListParam(POLICY),
+    type=_listed(POLICY.parse, POLICY.offer),
     default="fifo",
     show_default=True,
     metavar="POLICY,...",
@@ -131,7 +119,7 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
     "--plugin",
     "plugins",
     shell_complete=completing.plugin,
-    type=ListParam(click.STRING),
+    type=_listed(str),
     multiple=True,
     metavar="FILE,...",
     help="Load this jobtap plugin, by file or name; none loads no plugin. Several are compared, "

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,85 +14,38 @@ from click.shell_completion import CompletionItem
 from flux_trio.cli.terminal.errors import CommandError
 
 F = TypeVar("F", bound=Callable[..., Any])
+Offer: TypeAlias = Callable[[str], list[CompletionItem]]
+
+
+def no_offer(_incomplete: str) -> list[CompletionItem]:
+    """Offer nothing for a word that is being typed."""
+    return []
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that `parse` reads; its ValueError becomes a CommandError, not a usage error."""
+    """A value that `parse` reads, and that `offer` completes.
 
-    def __init__(
-        self,
-        name: str,
-        parse: Callable[[str], Any],
-        offer: Callable[[str], list[tuple[str, str]]] | None = None,
-    ) -> None:
+    A ValueError of `parse` becomes a CommandError; its click.BadParameter stays a usage error.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], Any], offer: Offer = no_offer) -> None:
         self.name = name
-        self._parse = parse
-        self._offer = offer
+        self.parse = parse
+        self.offer = offer
 
-    def convert(
-        self,
-        value: Any,
-        param: click.Parameter | None,
-        ctx: click.Context | None,  # noqa: ARG002 - click's signature
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, _ctx: click.Context | None) -> Any:
         """Return the value. The CommandError names the option or argument."""
         if not isinstance(value, str):
             return value
         try:
-            return self._parse(value)
+            return self.parse(value)
         except ValueError as error:
             raise CommandError(f"{_label(param)}{error}") from None
 
     def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002 - click's signature
-        incomplete: str,
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return completions: values and their descriptions."""
-        offered = self._offer(incomplete) if self._offer else []
-        return [CompletionItem(value, help=what) for value, what in offered]
-
-
-class Policy(click.ParamType[str]):
-    """A scheduling policy: its name, or FILE.py:Class, whose file is run and has its whole path."""
-
-    name = "policy"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name that `[sched]` has for it. A usage error says what is wrong."""
-        from flux_trio.config import POLICIES_EXPECTED, POLICY_NAMES, is_policy_of_file
-
-        if value in POLICY_NAMES:
-            return value
-        if not is_policy_of_file(value):
-            self.fail(f"expected {POLICIES_EXPECTED}: got {value!r}", param, ctx)
-
-        from flux_trio.jobtap import PluginError
-        from flux_trio.services.policy_files import load_policy
-
-        file, _, cls = value.rpartition(":")
-        name = f"{Path(file).resolve()}:{cls}"
-        try:
-            load_policy(name)
-        except PluginError as error:
-            self.fail(str(error), param, ctx)
-        return name
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002 - click's signature
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Offer our policies, and otherwise files."""
-        from flux_trio.config import POLICY_NAMES
-
-        names = [CompletionItem(name) for name in POLICY_NAMES if name.startswith(incomplete)]
-        return names or [CompletionItem(incomplete, type="file")]
-
-
-POLICY: Final = Policy()
+        return self.offer(incomplete)
 
 
 def _label(param: click.Parameter | None) -> str:
@@ -123,6 +76,33 @@ def _of_values(name: str) -> Callable[[str], Any]:
     return read
 
 
+def _policy(text: str) -> str:
+    """Return the name that `[sched]` has for a policy; the file of FILE.py:Class is run."""
+    from flux_trio.config import POLICY_NAMES, check_policy_name
+    from flux_trio.jobtap import PluginError
+    from flux_trio.services.policy_files import load_policy
+
+    try:
+        check_policy_name(text, "")
+        if text in POLICY_NAMES:
+            return text
+        file, _, cls = text.rpartition(":")
+        name = f"{Path(file).resolve()}:{cls}"
+        load_policy(name)
+    except (ValueError, PluginError) as error:
+        raise click.BadParameter(str(error)) from None
+    return name
+
+
+def _offer_policies(incomplete: str) -> list[CompletionItem]:
+    """Offer our policies, and otherwise files."""
+    from flux_trio.config import POLICY_NAMES
+
+    names = [CompletionItem(name) for name in POLICY_NAMES if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="file")]
+
+
+POLICY: Final = Parsed("policy", _policy, _offer_policies)
 DURATION: Final = Parsed("duration", _duration)
 USER: Final = Parsed("user", _of_values("read_user"))
 USER_OR_ALL: Final = Parsed("user|all", _of_values("read_user_or_all"))
