@@ -6,20 +6,19 @@ import base64
 import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import anyio
 
+from flux_trio.client.connection import Connection
 from flux_trio.client.errors import ClientError
 from flux_trio.client.find import TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.client.responses import Queue
 from flux_trio.formats import Event, Jobspec, format_fluid, is_utf8, parse_event
 from flux_trio.messages import Errno, FluxError, topics
 from flux_trio.process.exit_code import exit_code
-
-if TYPE_CHECKING:
-    from flux_trio.client.client import Client
 
 # What knows the states and events of jobs is imported when it is needed: commands start quicker.
 
@@ -86,7 +85,7 @@ class Job:
     ConnectionLost.
     """
 
-    def __init__(self, client: Client, jobid: int) -> None:
+    def __init__(self, client: Connection, jobid: int) -> None:
         self.id = jobid
         self._client = client
 
@@ -113,10 +112,7 @@ class Job:
         `path` names another eventlog, such as guest.exec.eventlog. To leave the loop earlier, put
         the iterator into `contextlib.aclosing`.
         """
-        watch = {"id": self.id, "path": path}
-        async with self._client.stream(
-            topics.INFO_WATCH, watch, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
-        ) as responses:
+        async with watch_eventlog(self._client, self.id, path) as responses:
             async for response in responses:
                 yield parse_event(response["event"])
 
@@ -197,7 +193,20 @@ def command_jobspec(command: Sequence[str], **shape: Any) -> Jobspec:
     return Jobspec.from_command(command, **here | shape)
 
 
-async def read_output(client: Client, jobid: int) -> AsyncGenerator[Piece, None]:
+def watch_eventlog(
+    client: Connection, jobid: int, path: str = "eventlog", *, follow: bool = True
+) -> AbstractAsyncContextManager[Queue[dict[str, Any]]]:
+    """Open a stream of a job's events; the key `event` of each response is one line.
+
+    Without `follow` the stream ends at the last event that is stored now. It raises FluxError.
+    """
+    wanted = {"id": jobid, "path": path, "follow": follow}
+    return client.stream(
+        topics.INFO_WATCH, wanted, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
+    )
+
+
+async def read_output(client: Connection, jobid: int) -> AsyncGenerator[Piece, None]:
     """Yield the output of a job that has started.
 
     A slow reader loses nothing: the instance sends more only after the output so far was read. If
@@ -231,7 +240,7 @@ async def read_output(client: Client, jobid: int) -> AsyncGenerator[Piece, None]
 
 
 async def list_jobs(
-    client: Client,
+    client: Connection,
     wanted: dict[str, Any],
     limit: int,
     is_listed: Callable[[dict[str, Any]], bool] = lambda _: True,

@@ -23,6 +23,7 @@ from flux_trio.cli.follow.status_line import StatusLine, is_interactive
 from flux_trio.cli.terminal.errors import complain, remark
 from flux_trio.cli.terminal.events import event_text
 from flux_trio.cli.terminal.shown_values import how_it_ended, shown_id
+from flux_trio.client.jobs import watch_eventlog
 from flux_trio.editions import rfc21
 from flux_trio.formats import Event, parse_event, printable
 from flux_trio.messages import FluxError, topics
@@ -94,13 +95,10 @@ class _Attachment:
 
     async def follow(self) -> None:
         """Show the job's output and its exceptions until it is over."""
-        watch = {"id": self._id, "path": "eventlog"}
         waits = StatusLine(shown_id(self._id)) if is_interactive() else None
         async with (
             anyio.create_task_group() as outputs,
-            self._client.stream(
-                topics.INFO_WATCH, watch, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
-            ) as events,
+            watch_eventlog(self._client, self._id) as events,
         ):
             if waits is not None:
                 outputs.start_soon(waits.run)

@@ -13,8 +13,9 @@ from flux_trio.cli.follow.output import Labels, Outputs, show_output
 from flux_trio.cli.terminal.errors import command_name, remark
 from flux_trio.cli.terminal.events import event_text
 from flux_trio.cli.terminal.shown_values import shown_id
+from flux_trio.client.jobs import watch_eventlog
 from flux_trio.formats import Event, parse_event
-from flux_trio.messages import FluxError, topics
+from flux_trio.messages import FluxError
 from flux_trio.process.exit_code import exit_code
 from flux_trio.protocols import JobEvent
 
@@ -63,12 +64,9 @@ class Watcher:
             self.progress.advance()
 
     async def _follow(self, job: _Watched, jobid: int, outputs: Outputs) -> None:
-        payload = {"id": jobid, "path": "eventlog"}
         async with (
             anyio.create_task_group() as tasks,
-            self._client.stream(
-                topics.INFO_WATCH, payload, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
-            ) as events,
+            watch_eventlog(self._client, jobid) as events,
         ):
             async for response in events:
                 event = parse_event(response["event"])

@@ -27,6 +27,7 @@ from flux_trio.client import (
     is_in_job,
     open_client,
 )
+from flux_trio.client.jobs import watch_eventlog
 from flux_trio.formats import (
     Event,
     FormatError,
@@ -121,14 +122,11 @@ async def follow_expiration(
     If the enclosing instance does not answer, it is asked again later: it may restart.
     """
     seen, wait_s = allocation.nevents, RETRY_S_MIN
-    wanted = {"id": allocation.enclosing.jobid}
     while True:
         try:
             async with (
                 open_client(*find_instance(environ)) as client,
-                client.stream(
-                    topics.INFO_WATCH, wanted, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
-                ) as responses,
+                watch_eventlog(client, allocation.enclosing.jobid) as responses,
             ):
                 place, wait_s = 0, RETRY_S_MIN
                 async for response in responses:

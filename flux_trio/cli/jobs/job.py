@@ -158,18 +158,12 @@ def eventlog(
 async def _open_log(
     client: Client, jobid: int, path: str, *, follow: bool = True
 ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Open a stream of a job's events; the key `event` of each response is one line.
-
-    Without `follow` the stream ends at the last event that is stored now.
-    """
+    """As `watch_eventlog`; its errors name the job."""
     from flux_trio.cli.connection.each import about
-    from flux_trio.messages import topics
+    from flux_trio.client.jobs import watch_eventlog
 
-    payload = {"id": jobid, "path": path, "follow": follow}
     with about(jobid):
-        async with client.stream(
-            topics.INFO_WATCH, payload, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
-        ) as responses:
+        async with watch_eventlog(client, jobid, path, follow=follow) as responses:
             yield responses
 
 

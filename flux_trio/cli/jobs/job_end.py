@@ -135,10 +135,10 @@ def status(
 async def _ended(client: Client, jobid: int) -> dict[str, Any]:
     """Wait for the end of a job, then return its job-list record."""
     from flux_trio.cli.connection.each import about
-    from flux_trio.messages import topics
+    from flux_trio.client.jobs import watch_eventlog
 
     with about(jobid):
-        async with client.stream(topics.INFO_WATCH, {"id": jobid}, credit=True) as responses:
+        async with watch_eventlog(client, jobid) as responses:
             async for _ in responses:
                 pass
     return await _listed(client, jobid)

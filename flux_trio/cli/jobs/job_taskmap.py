@@ -123,13 +123,11 @@ async def _of_job(client: Client, jobid: int) -> tuple[list[int], list[str]]:
 
 async def _allocated(client: Client, jobid: int) -> bool:
     """Wait for the alloc event or the end of the job; return whether it got resources."""
+    from flux_trio.client.jobs import watch_eventlog
     from flux_trio.formats import parse_event
-    from flux_trio.messages import topics
     from flux_trio.protocols import JobEvent
 
-    async with client.stream(
-        topics.INFO_WATCH, {"id": jobid}, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
-    ) as responses:
+    async with watch_eventlog(client, jobid) as responses:
         async for response in responses:
             if parse_event(response["event"]).name == JobEvent.ALLOC:
                 return True

@@ -159,8 +159,12 @@ def fuzz(
 
     The first seed that breaks a property ends the run. It is made small, and its story is written:
     plan.toml for `flux-trio replay`, story.txt, story.html, and test_story.py, which fails until
-    the property holds. With --keep-going, there is a story for each broken property. The smallest
-    plan is played once more in a new process; the report and the story say if the property held.
+    the property holds. The smallest plan is played once more in a new process; the report and the
+    story say if the property held.
+
+    With --keep-going there is a story for each broken property, that of its first seed: to make a
+    plan small takes as long as many worlds, and further seeds mostly show the same fault. The
+    report names them. `--seeds N:N+1`, with numbers, writes the story of another one.
 
     The report ends with what was reached: transitions of the protocols' state tables that no world
     took, alone and together with each fault; and situations, such as a second page, with the number
