@@ -17,6 +17,7 @@ import trio
 from flux_trio.broker.log import LogBook, LogEntry
 from flux_trio.broker.router import BATCH_MAX, Peer, Router
 from flux_trio.clock import Now, passing
+from flux_trio.cores.pages import page_size
 from flux_trio.messages import (
     NODEID_ANY,
     Calls,
@@ -86,7 +87,7 @@ class Handle(ABC):
 
     async def receive(self) -> list[Any]:
         """Wait; return waiting messages and posted values, at least one and at most BATCH_MAX."""
-        return self._unwrap(await self._inbox.get_batch(BATCH_MAX))
+        return self._unwrap(await self._inbox.get_batch(page_size(BATCH_MAX)))
 
     async def receive_until(self, deadline: float) -> list[Any]:
         """Like `receive`, but returns [] if `deadline` (seconds since the epoch) comes first."""
@@ -95,7 +96,7 @@ class Handle(ABC):
     async def receive_for(self, seconds: float) -> list[Any]:
         """Like `receive`, but returns [] if `seconds` pass first."""
         deadline = trio.current_time() + seconds
-        return self._unwrap(await self._inbox.get_batch_until(deadline, BATCH_MAX))
+        return self._unwrap(await self._inbox.get_batch_until(deadline, page_size(BATCH_MAX)))
 
     def post(self, value: Any) -> None:
         """Append `value`, the result of work in another task, to the waiting messages."""

@@ -28,6 +28,7 @@ from flux_trio.cores.kvs_calls import (
     page_in,
     read_page,
 )
+from flux_trio.cores.pages import page_size
 from flux_trio.formats import (
     EVENTLOG,
     Event,
@@ -58,19 +59,19 @@ class ActivePage(msgspec.Struct, frozen=True):
 
 def read_active(after: str = "") -> Ask:
     """Ask for the page of the index of active jobs that begins at `after`."""
-    return read_page(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
+    return read_page(ACTIVE, page_size(LOOKUP_JOBS_MAX), after, values=False)
 
 
 def active_in(response: Response) -> ActivePage:
     """Return the page that `response` has. Raises FluxError."""
     keys = page_in(response).keys
-    after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
+    after = keys[-1] if len(keys) == page_size(LOOKUP_JOBS_MAX) else None
     return ActivePage(tuple(map(jobid_in, keys)), after)
 
 
 def read_last_jobs() -> Ask:
     """Ask for the last keys of jobs: the last of them that is a job's has the greatest id."""
-    return read_page(DIRECTORY, LAST_KEYS, reverse=True, values=False)
+    return read_page(DIRECTORY, page_size(LAST_KEYS), reverse=True, values=False)
 
 
 def last_job_in(keys: Iterable[str]) -> int | None:

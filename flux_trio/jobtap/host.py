@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from flux_trio.config import Config
+from flux_trio.cores.pages import page_size
 from flux_trio.editions.explain_requests import PluginReason
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
@@ -330,7 +331,7 @@ class PluginHost(Dispatcher):
             return
         self._recounted = now
         trackers = [each.tracker for each in self.plugins if each.tracker is not None]
-        if sum(len(tracker.entered) for tracker in trackers) <= RECOUNT_JOBS_MAX:
+        if sum(len(tracker.entered) for tracker in trackers) <= page_size(RECOUNT_JOBS_MAX):
             self.recount()
 
     def recount(self) -> int:

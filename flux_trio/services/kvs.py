@@ -20,6 +20,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import BackedUp, Damaged, Fetch, MakeBackup, StopBackup, StoreOps
+from flux_trio.cores.pages import page_size
 from flux_trio.messages import Errno, Level, topics
 from flux_trio.process.threads import OWN
 from flux_trio.services.at_once import KvsAtOnce
@@ -162,7 +163,7 @@ def settle(store: Store) -> float:
 def tend(store: Store, tending: Tending) -> Tended:
     """Do one slice."""
     try:
-        free = store.reclaim(PAGES_KEPT, PAGES_MAX)
+        free = store.reclaim(PAGES_KEPT, page_size(PAGES_MAX))
     except StoreError:  # the disk is full; any other error comes again at a commit
         free = 0
     if tending.at < tending.sweep_at:

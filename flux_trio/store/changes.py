@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from flux_trio.cores.pages import page_size
 from flux_trio.store import journal
 from flux_trio.store.journal import Progress
 from flux_trio.store.layout import filled, key_sum, marks_of, part_sum, rows_prepared, transaction
@@ -68,7 +69,7 @@ def write_slice(db: sqlite3.Connection, settling: Pending) -> None:
     With the last ones, the journal forgets all of them. An unlink can fail on a damaged page. Then
     its key stays, damaged as it is, and the other changes are written.
     """
-    some = settling.next_slice(SLICE_CHANGES)
+    some = settling.next_slice(page_size(SLICE_CHANGES))
     try:
         with transaction(db):
             _unlink(db, some.unlinked)
@@ -151,7 +152,7 @@ def _execute(db: sqlite3.Connection, statement: tuple[str, str], values: Sequenc
     """Execute `statement`, with its marks for one row, as often as needed for all `values`."""
     width = statement[1].count("?")
     limit = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // width
-    chunk = min(STATEMENT_ROWS_MAX, limit) * width
+    chunk = min(page_size(STATEMENT_ROWS_MAX), limit) * width
     for start in range(0, len(values), chunk):
         some = values[start : start + chunk]
         rows = min(rows_prepared(len(some) // width), chunk // width)

@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
+from flux_trio.cores.pages import page_size
 from flux_trio.messages import Errno
 from flux_trio.process.private import open_private
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
@@ -58,7 +59,7 @@ def _copy(db: sqlite3.Connection, target: Path, between: Callable[[], None]) -> 
             between()
 
     with closing(sqlite3.connect(target, timeout=0, isolation_level=None)) as copy:
-        db.backup(copy, pages=SLICE_PAGES, progress=progress, sleep=0)
+        db.backup(copy, pages=page_size(SLICE_PAGES), progress=progress, sleep=0)
 
 
 def _error(target: Path, error: OSError) -> StoreError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from flux_trio.cores.kvs.ops import Damaged, Put
+from flux_trio.cores.pages import page_size
 from flux_trio.formats import LOST_AND_FOUND, job_directory_of
 from flux_trio.messages import Errno
 from flux_trio.process.private import foreign
@@ -198,8 +199,8 @@ def _copy(view: View, new: Path) -> list[str]:
     headless, lost = _classify_damage(view, keys)
     store = SqliteStore(new, "full")
     try:
-        for start in range(0, len(keys), REPAIR_KEYS):
-            some = keys[start : start + REPAIR_KEYS]
+        for start in range(0, len(keys), page_size(REPAIR_KEYS)):
+            some = keys[start : start + page_size(REPAIR_KEYS)]
             values = zip(some, view.lookup(some), strict=True)
             store.commit([_put(key, value, lost) for key, value in values if value is not None])
         for directory, reason in lost.items():

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from flux_trio.cores.kvs.ops import Damaged, Swept, span
+from flux_trio.cores.pages import page_size
 from flux_trio.messages import Errno
 from flux_trio.store.checks import is_damage, store_error
 from flux_trio.store.layout import Mark, filled, key_sum, part_sum, rows_prepared, whole_pieces
@@ -67,8 +68,8 @@ class Reader:
         """Return the value of each key: None if it has none, Damaged if the value is damaged."""
         values: dict[str, str | Damaged | None] = {}
         unique = list(dict.fromkeys(keys))  # a key may occur twice
-        for start in range(0, len(unique), READ_KEYS_MAX):
-            self._read(unique[start : start + READ_KEYS_MAX], values)
+        for start in range(0, len(unique), page_size(READ_KEYS_MAX)):
+            self._read(unique[start : start + page_size(READ_KEYS_MAX)], values)
         return [values[key] for key in keys]
 
     def _read(self, keys: Sequence[str], values: dict[str, str | Damaged | None]) -> None:
@@ -209,12 +210,12 @@ class Reader:
             except Unreadable as error:
                 self._heads_agree = False
                 damaged.append(Damaged(f"a list of keys cannot be read: {error}"))
-        return self._swept(sorted(keys)[:SWEEP_KEYS_MAX], damaged)
+        return self._swept(sorted(keys)[: page_size(SWEEP_KEYS_MAX)], damaged)
 
     def _first_keys(self, table: str, bounds: tuple[str, str]) -> set[str]:
         query = (
             f"SELECT DISTINCT key FROM {table} WHERE key > ? AND key < ? "
-            f"ORDER BY key LIMIT {SWEEP_KEYS_MAX}"
+            f"ORDER BY key LIMIT {page_size(SWEEP_KEYS_MAX)}"
         )
         return {key for (key,) in self._select(query, bounds)}
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from flux_trio.cores.job_manager.requests import history
+from flux_trio.cores.pages import page_size
 from flux_trio.lab import Do, JobPlan, Plan, Setup, draw_plan, play_seed, run_plan
 from flux_trio.lab.plans import situations as s
 from flux_trio.lab.plans.visits import MANY_JOBS, SMALL, with_visits
@@ -48,13 +48,13 @@ def test_visits_leave_the_rest_of_a_plan_as_it_was_drawn() -> None:
 
 
 def test_a_plan_has_small_pages_while_something_happens_and_others_have_not() -> None:
-    usual = history.PAGE_JOBS
+    usual = 1000
     sizes: dict[int, set[int]] = {0: set(), SMALL: set()}
 
     def run_with(pages: int) -> PlanRun:
         def note(record: Record) -> None:
             if record.kind == "recv":
-                sizes[pages].add(history.PAGE_JOBS)
+                sizes[pages].add(page_size(usual))
 
         return PlanRun(Plan(1, jobs=(JobPlan(),), pages=pages), [note])
 
@@ -62,7 +62,7 @@ def test_a_plan_has_small_pages_while_something_happens_and_others_have_not() ->
     for _ in range(50):  # one after the other, and none is closed
         for plan_run in runs:
             assert plan_run.step()
-            assert usual == history.PAGE_JOBS
+            assert page_size(usual) == usual
     assert sizes == {0: {usual}, SMALL: {SMALL}}
 
 

@@ -20,6 +20,7 @@ from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import data_pieces, logged_pieces, whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.kvs_calls import Ask, look_up, value_in
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import check_not_purged, count_keys, fold_eventlog, output_key
@@ -216,7 +217,7 @@ class Attachments(Part):
             pass
         elif not attachment.file and is_whole(attachment, job):
             self._end(attachment)
-        elif most := attachment.credit.allows(READ_PARTS_MAX):
+        elif most := attachment.credit.allows(page_size(READ_PARTS_MAX)):
             if not attachment.file:
                 attachment.found = attachment.more = False
                 attachment.all_written = job.sizes is not None
@@ -292,7 +293,7 @@ class Attachments(Part):
             self._ask(attachment, count_keys(attachment.jobid), counted)
             return
         attachment.looking = False
-        most = attachment.credit.allows(STORED_PIECES_MAX)
+        most = attachment.credit.allows(page_size(STORED_PIECES_MAX))
         try:
             pieces, line = logged_pieces(value, attachment.line, most)
         except FormatError as error:

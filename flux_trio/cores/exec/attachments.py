@@ -9,6 +9,7 @@ import msgspec
 from flux_trio.cores.exec.job import Job
 from flux_trio.cores.exec.output import WHOLE_BYTES
 from flux_trio.cores.exec.vocabulary import FilePart
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.streams import JobStream
 from flux_trio.formats.meanings import Matchtag
 from flux_trio.shell.protocol import STREAMS
@@ -53,7 +54,7 @@ def next_parts(attachment: Attachment, job: Job, most: int) -> tuple[FilePart, .
     """
     nfiles = job.ntasks * len(STREAMS)
     share = most // nfiles if job.sizes is None else most  # each file has a part
-    pieces = max(1, min(PART_PIECES_MAX, share))
+    pieces = max(1, min(page_size(PART_PIECES_MAX), share))
     parts: list[FilePart] = []
     file = attachment.file
     while file < nfiles and most:

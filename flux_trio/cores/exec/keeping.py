@@ -9,6 +9,7 @@ import msgspec
 
 from flux_trio.cores.exec.output import whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart
+from flux_trio.cores.pages import page_size
 from flux_trio.shell.protocol import STREAMS
 
 # One read, which becomes one value of the kvs: its text is at most twice as long, and the events
@@ -41,7 +42,7 @@ def plan(keeping: Keeping, ntasks: int, sizes: Mapping[tuple[int, str], int]) ->
     parts: list[FilePart] = []
     room = min(READ_BYTES_MAX, keeping.limit - keeping.kept)
     file, offset = keeping.file, keeping.offset
-    while file < ntasks * len(STREAMS) and room and len(parts) < READ_PARTS_MAX:
+    while file < ntasks * len(STREAMS) and room and len(parts) < page_size(READ_PARTS_MAX):
         taskid, stream = _place(file)
         left = sizes.get((taskid, stream), 0) - offset
         if left > 0:

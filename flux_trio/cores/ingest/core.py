@@ -17,6 +17,7 @@ from flux_trio.cores.job_index import refusal_ops, submit_op
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import (
@@ -284,7 +285,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         self._batch.jobs.append(
             submission.NewJob(jobid, request.userid, new.urgency, now, new.flags, new.jobspec)
         )
-        if len(self._batch.jobs) >= BATCH_JOBS_MAX:
+        if len(self._batch.jobs) >= page_size(BATCH_JOBS_MAX):
             self._store()
 
     def _store(self) -> None:

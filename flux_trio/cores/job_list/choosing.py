@@ -10,6 +10,7 @@ from flux_trio.cores.job_list.exchange import Listed
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.one_list import Listing
 from flux_trio.cores.job_list.records import Records
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.streams import StreamKey
 from flux_trio.messages import USERID_UNKNOWN
@@ -45,21 +46,23 @@ class Chooser(Part):
             listing.active = array("Q", self._records.in_order(listing.states))
             if listing.states & JobState.INACTIVE:
                 self._begun[listing.stream] = listing
-        wanted = SLICE_JOBS if listing.rows_left is None else min(SLICE_JOBS, listing.rows_left)
+        wanted, looks_max = page_size(SLICE_JOBS), page_size(LOOKS_MAX)
+        if listing.rows_left is not None:
+            wanted = min(wanted, listing.rows_left)
         found: list[Listed] = []
         looks = self._choose_active(listing, found, wanted)
-        if len(found) == wanted or looks == LOOKS_MAX:
+        if len(found) == wanted or looks == looks_max:
             return found, True
         if not listing.states & JobState.INACTIVE:
             listing.is_over = True
             return found, True
-        return found, self._choose_finished(listing, found, wanted, LOOKS_MAX - looks)
+        return found, self._choose_finished(listing, found, wanted, looks_max - looks)
 
     def _choose_active(self, listing: Listing, found: list[Listed], wanted: int) -> int:
         """Add candidates to `found`; return how many jobs were looked at."""
         assert listing.active is not None
         states, userid = listing.states, listing.wanted.userid
-        end = min(len(listing.active), listing.at + LOOKS_MAX)
+        end = min(len(listing.active), listing.at + page_size(LOOKS_MAX))
         begun = listing.at
         while listing.at < end and len(found) < wanted:
             jobid = listing.active[listing.at]

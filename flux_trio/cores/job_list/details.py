@@ -17,6 +17,7 @@ from flux_trio.cores.job_index import name_of
 from flux_trio.cores.job_list.exchange import Exchange, JobListCall, Listed
 from flux_trio.cores.job_list.records import Record, folded
 from flux_trio.cores.kvs_calls import look_up_all
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions.job_list import NO_FACTS, Facts
@@ -92,7 +93,7 @@ class Details(Part):
         If the values of several jobs are too long together, the answer has only the first ones.
         """
         wanted = [job_key(jobid, name) for jobid, name in keys]
-        chars_max = None if keys[0][0] == keys[-1][0] else LOOKUP_CHARS_MAX
+        chars_max = None if keys[0][0] == keys[-1][0] else page_size(LOOKUP_CHARS_MAX)
         return self._exchange.ask(*look_up_all(wanted, chars_max), call)
 
     def known(

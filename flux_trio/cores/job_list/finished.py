@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.editions.job_list import JobStats
 from flux_trio.editions.journal import Ended
@@ -156,7 +157,7 @@ class Finished(Part):
         self.counts[job.result] += 1
         if not at:
             self._firsts[number] = place
-        if len(block) > BLOCK_MAX:
+        if len(block) > page_size(BLOCK_MAX):
             newer = block.split()
             self._blocks.insert(number + 1, newer)
             self._firsts.insert(number + 1, newer.place(0))

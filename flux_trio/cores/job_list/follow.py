@@ -19,6 +19,7 @@ from flux_trio.cores.job_list.exchange import RETRY_TIMER, SLICE_TIMER, Exchange
 from flux_trio.cores.job_list.finished import Finished, Place
 from flux_trio.cores.job_list.records import JournalGap, Records, ended_of
 from flux_trio.cores.job_list.scan import Scan
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal
@@ -108,7 +109,7 @@ class Follower(Part):
 
     def go_on(self) -> None:
         """Take the next slice of the events that the journal has sent."""
-        self._apply_some(SLICE_EVENTS)
+        self._apply_some(page_size(SLICE_EVENTS))
 
     def catch_up(self) -> bool:
         """Take all events that the journal has sent; return False if that has ended the journal."""
@@ -121,7 +122,7 @@ class Follower(Part):
         """Take a slice of `batch`; return False if that has ended the journal."""
         self._rest = batch.events
         self._ended = {job.id: job for job in batch.ended}
-        return self._apply_some(SLICE_EVENTS)
+        return self._apply_some(page_size(SLICE_EVENTS))
 
     def _apply_some(self, count: int) -> bool:
         """Take `count` events; an event that cannot follow ends the journal: return False."""

@@ -27,6 +27,7 @@ from flux_trio.cores.job_list.one_list import Listing
 from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.rows import Sized, in_pages, row_of
 from flux_trio.cores.kvs_calls import values_in
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.streams import Credit, Streams
@@ -229,7 +230,7 @@ class Listings(Part):
                 self._slice(listing)
                 return
             others = self._line.leave(userid)  # it is closed, or its reader has no credit
-            if others and self._taken >= SLICE_JOBS:
+            if others and self._taken >= page_size(SLICE_JOBS):
                 self._go_on_soon(userid)
                 return
 
@@ -319,7 +320,7 @@ class Listings(Part):
 
         Without that, a list of jobs whose facts are all known would delay all others until its end.
         """
-        if self._taken < SLICE_JOBS:
+        if self._taken < page_size(SLICE_JOBS):
             self.go_on(userid)
             return
         first = self._line.first(userid)

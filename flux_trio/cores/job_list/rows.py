@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.cores.job_list.records import Record
+from flux_trio.cores.pages import page_size
 from flux_trio.editions.job_list import REQUIRED, Facts, ListedJob, Row, row
 
 ROW_BYTES_MAX: Final = 1 << 17  # of one job, as JSON; the longest values are left out beyond it
@@ -40,7 +41,7 @@ def in_pages(rows: list[Sized]) -> list[list[Row]]:
     for each in rows:
         if not pages or each.size > left:
             pages.append([])
-            left = PAGE_BYTES_MAX
+            left = page_size(PAGE_BYTES_MAX)
         pages[-1].append(each.row)
         left -= each.size
     return pages

@@ -22,6 +22,7 @@ from flux_trio.cores.job_list.exchange import (
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import Records, folded
 from flux_trio.cores.kvs_calls import cannot_read, look_up, page_in, read_page, value_in, values_in
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import ActivePage, active_in, look_up_jobs, read_active
 from flux_trio.cores.turns import Log
@@ -152,13 +153,13 @@ class Scan(Part):
     # --- finished jobs
 
     def _ask_ended(self, before: str) -> None:
-        page = read_page(ENDED, PAGE_JOBS, before, reverse=True)
+        page = read_page(ENDED, page_size(PAGE_JOBS), before, reverse=True)
         self._exchange.ask(*page, EndedPage(self._number))
 
     def _add_ended(self, response: Response) -> None:
         page = page_in(response)
         jobs = [read_ended(key, value) for key, value in page.items]
-        is_last = page.is_last(PAGE_JOBS)
+        is_last = page.is_last(page_size(PAGE_JOBS))
         self._finished.fill(jobs, is_last=is_last)
         if not is_last:
             self._ask_ended(page.keys[-1])

@@ -54,6 +54,7 @@ from flux_trio.cores.kvs.ops import (
 from flux_trio.cores.kvs.room import ROUND_OPS_MAX, Room
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import CorePart, Part
 from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import kvs
@@ -253,7 +254,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         work = self._round = Round()
         if self._room.held.is_due:
             self._room.held.move_into(work)
-        work.fill_from(self._queue, ROUND_OPS_MAX)
+        work.fill_from(self._queue, page_size(ROUND_OPS_MAX))
         if work.commits or work.is_probe:
             self._outbox.send(StoreOps(work.ops))
         if work.has_reads:

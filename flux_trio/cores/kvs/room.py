@@ -12,6 +12,7 @@ from typing import Final
 
 from flux_trio.cores.kvs.held_requests import NO_ROOM, Commit, Held, Reading, Round, Waiting
 from flux_trio.cores.kvs.ops import KvsOutbox
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import rfc33
@@ -81,7 +82,7 @@ class Room(Part):
         """Go on with held commits, then with all others: commits are stored again."""
         held = self.held
         if held.queue:
-            held.is_due, held.ops_max = True, ROUND_OPS_MAX
+            held.is_due, held.ops_max = True, page_size(ROUND_OPS_MAX)
             return
         waited_s = self._outbox.now - held.since
         self._outbox.send(Log(Level.NOTICE, f"there is room again, after {waited_s:.0f} s"))

@@ -12,6 +12,7 @@ import msgspec
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, values_in
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.sched.context import Context, HelloNumber, HelloSaid, HoldersRead, ReadyHeard
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import look_up_jobs
@@ -133,7 +134,7 @@ class Greeter(Part):
         if held.free:
             self._hello.freed[jobid] = held.free.bits
         self._hello.unread.append(jobid)
-        if len(self._hello.unread) == LOOKUP_JOBS_MAX:
+        if len(self._hello.unread) == page_size(LOOKUP_JOBS_MAX):
             self._read_holders()
 
     def _read_holders(self) -> None:

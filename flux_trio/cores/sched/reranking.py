@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.sched.context import Context
 from flux_trio.cores.sched.granting import Grantings
 from flux_trio.cores.state import Part
@@ -46,7 +47,7 @@ class Reranking(Part):
 
     def step(self) -> bool:
         """Apply a slice of the priorities; return whether all are applied."""
-        for jobid in list(islice(self._priorities, SLICE_JOBS)):
+        for jobid in list(islice(self._priorities, page_size(SLICE_JOBS))):
             priority = self._priorities.pop(jobid)
             state = self._context.allocs.step(jobid, _PRIORITIZE)
             if state is not _PENDING:

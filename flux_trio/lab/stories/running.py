@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final, Self
 
 from flux_trio.config import Config
+from flux_trio.cores.pages import small_pages
 from flux_trio.formats import format_fluid
 from flux_trio.judge import Violation
 from flux_trio.lab.catalogue import Holds
@@ -27,7 +28,6 @@ from flux_trio.lab.stories.putting_right import (
 from flux_trio.lab.stories.setting import config_of, prompts_of, surroundings_of
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
-from flux_trio.lab.world.pages import pages_of
 from flux_trio.lab.world.parties import OWNER
 from flux_trio.lab.world.stack import StackWorld
 from flux_trio.lab.world.waiting import Waiting
@@ -120,7 +120,7 @@ class PlanRun:
         self.struck = self.moments.struck
         self._prompted = self.moments.prompted
         self.note = self.moments.note
-        with pages_of(plan.pages):
+        with small_pages(plan.pages):
             self.world.boot()
         self.owner = self.make_owner()
         self._connect(OWNER, self.owner)
@@ -140,7 +140,7 @@ class PlanRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with pages_of(self.plan.pages):
+        with small_pages(self.plan.pages):
             self.world.close()
 
     @property
@@ -152,7 +152,7 @@ class PlanRun:
         """Let one thing happen, a fault before it; False if nothing is left to happen."""
         if self.moments is not None and not self.world.is_in_turn:
             self.moments.step()
-        with pages_of(self.plan.pages):
+        with small_pages(self.plan.pages):
             if not self.world.step():
                 return False
         for each in self._after_step:
@@ -199,7 +199,7 @@ class PlanRun:
         self.let_go_on()
         is_at_rest = self.run()
         if not self._loop and lacks_a_module(self.world):
-            with pages_of(self.plan.pages):
+            with small_pages(self.plan.pages):
                 self.world.boot()
             is_at_rest = self.run()
         return is_at_rest and self._release_jobs_that_came_late()

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 from flux_trio.broker import LogBook, LogEntry, Router
 from flux_trio.broker.router import BATCH_MAX
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.turns import (
     ClearTimer,
     CommonAction,
@@ -122,7 +123,7 @@ class InLine:
         if party is self._fires:
             self._fires = None
             return []
-        taken = [party.pop_oldest() for _ in range(min(party.nwaiting, BATCH_MAX))]
+        taken = [party.pop_oldest() for _ in range(min(party.nwaiting, page_size(BATCH_MAX)))]
         if party.nwaiting:
             self._line.setdefault(party)
         self._fires = party if taken else None

@@ -20,6 +20,7 @@ from flux_trio.client import BACKUP_FILE
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.cores.kvs.ops import Append, Op, Page, Put
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions import rfc21
 from flux_trio.editions.rfc33 import read_checkpoint, write_checkpoint
@@ -114,7 +115,7 @@ def _hold_jobs(path: Path, mark: Mark, now: float) -> Restored:
 def _active_jobs(store: Store) -> Iterator[tuple[int, str, str]]:
     """Yield each active job: its id, eventlog and jobspec."""
     after = ""
-    while keys := store.page(Page(ACTIVE, PAGE_JOBS, after, values=False)).keys:
+    while keys := store.page(Page(ACTIVE, page_size(PAGE_JOBS), after, values=False)).keys:
         for jobid in map(jobid_in, keys):
             eventlog = _text(store, job_key(jobid, EVENTLOG))
             if eventlog is not None:

@@ -23,6 +23,7 @@ from flux_trio.cores.job_manager.calls import (
 )
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.outbox import without_responses
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.editions.journal import Ended
@@ -221,7 +222,7 @@ class Commits(Part):
         """Store what this turn has of each job in one commit, whole, whatever is killed then."""
         commit: list[list[str]] = []
         for unit in self._pop_units():
-            if commit and len(commit) + len(unit) > COMMIT_OPS_MAX:
+            if commit and len(commit) + len(unit) > page_size(COMMIT_OPS_MAX):
                 self._commit(commit)
                 commit = []
             commit += unit

@@ -23,6 +23,7 @@ from flux_trio.cores.job_manager.calls import (
 )
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.kvs_calls import check, commit_ops, page_in, read_page
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal, kvs
@@ -85,7 +86,7 @@ class LostAndFound(Part):
             self._ledger.outbox.send(Log(Level.ERR, text))
 
     def _read_values(self, job: Aside, after: str) -> None:
-        self._ledger.ask(*read_page(job.directory, PAGE_VALUES, after), ValuesRead(job))
+        self._ledger.ask(*read_page(job.directory, page_size(PAGE_VALUES), after), ValuesRead(job))
 
     def _copy(self, job: Aside, page: kvs.KeysPage) -> None:
         values = {key: value for key, value in page.items if value is not None}
@@ -94,15 +95,17 @@ class LostAndFound(Part):
             remains[job.key] = values.pop(job.key)
         ops = [["put", job.new_key(key), text] for key, text in values.items()]
         ops += [["put", job.bad_key(key), text] for key, text in remains.items()]
-        after = None if page.is_last(PAGE_VALUES) else page.keys[-1]
+        after = None if page.is_last(page_size(PAGE_VALUES)) else page.keys[-1]
         self._ledger.ask(*commit_ops(ops), ValuesCopied(job, after))
 
     def _read_rows(self, job: Aside, after: str) -> None:
-        self._ledger.ask(*read_page(ENDED, PAGE_ROWS, after, values=False), RowsRead(job))
+        self._ledger.ask(
+            *read_page(ENDED, page_size(PAGE_ROWS), after, values=False), RowsRead(job)
+        )
 
     def _find_row(self, job: Aside, page: kvs.KeysPage) -> None:
         row = next((key for key in page.keys if _job_of(key) == job.jobid), None)
-        if row is None and not page.is_last(PAGE_ROWS):
+        if row is None and not page.is_last(page_size(PAGE_ROWS)):
             self._read_rows(job, page.keys[-1])
             return
         ops = [

@@ -44,6 +44,7 @@ from flux_trio.cores.kvs_calls import (
     value_in,
     values_in,
 )
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog, output_key
 from flux_trio.cores.turns import Log
@@ -162,7 +163,7 @@ class Purge(Part):
     def _go_on(self, purge: Run | Named) -> None:
         match purge:
             case Run():
-                limit = min(PAGE_JOBS, purge.left)
+                limit = min(page_size(PAGE_JOBS), purge.left)
                 self._ledger.ask(*read_page(ENDED, limit, purge.after), RunRead(purge, limit))
             case Named():
                 self._ledger.ask(*look_up(job_key(purge.jobid, EVENTLOG)), NamedRead(purge))

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.waiting import Sweep
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
 
@@ -67,7 +68,7 @@ class Sweeps(Part):
 
     def start_turn(self) -> None:
         """Allow one slice in this turn."""
-        self.left = SLICE_JOBS * QUICK_PER_SLOW
+        self.left = page_size(SLICE_JOBS) * QUICK_PER_SLOW
 
     def step(self) -> bool:
         """Do what this turn allows; return whether anything was done."""

@@ -17,6 +17,7 @@ from flux_trio.cores.job_manager.calls import HistoryRead
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.kvs_calls import page_in, read_page
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests
 from flux_trio.editions.journal import Ended
@@ -120,13 +121,13 @@ class History(Part):
         for key, value in page.items:
             ended = read_ended(key, value)
             self.read.setdefault(ended.userid, set()).add(ended.id)
-        if page.is_last(PAGE_JOBS):
+        if page.is_last(page_size(PAGE_JOBS)):
             self._has_read()
         else:
             self._ask(page.keys[-1])
 
     def _ask(self, after: str) -> None:
-        self._ledger.ask(*read_page(ENDED, PAGE_JOBS, after), HistoryRead())
+        self._ledger.ask(*read_page(ENDED, page_size(PAGE_JOBS), after), HistoryRead())
 
     def _has_read(self) -> None:
         """Add active jobs, and jobs that ended while the index was read; answer the requests."""

@@ -25,6 +25,7 @@ from flux_trio.cores.job_manager.calls import GrantsRead, InventoryRead, Invento
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, cannot_read, values_in
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import look_up_jobs, read_r
 from flux_trio.editions import flux
@@ -176,8 +177,8 @@ class Grants(Part):
             return
         asked, self.asked = self.asked, []
         numbers = [(jobid, self.open[jobid].number) for jobid in asked if jobid in self.open]
-        for start in range(0, len(numbers), LOOKUP_JOBS_MAX):
-            some = numbers[start : start + LOOKUP_JOBS_MAX]
+        for start in range(0, len(numbers), page_size(LOOKUP_JOBS_MAX)):
+            some = numbers[start : start + page_size(LOOKUP_JOBS_MAX)]
             lookup = look_up_jobs([jobid for jobid, _ in some], ["R"])
             self._ledger.ask(*lookup, GrantsRead(tuple(some)))
 
