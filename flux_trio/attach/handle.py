@@ -18,6 +18,7 @@ rolemask of their sender.
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -31,10 +32,12 @@ from flux_trio.messages import (
     NODEID_ANY,
     Errno,
     FluxError,
+    Message,
     Request,
     Response,
     expect_payload,
     native,
+    respond,
     topics,
 )
 from flux_trio.messages.address import FLUX_URI_DEFAULT
@@ -115,22 +118,53 @@ class Attribute(msgspec.Struct):
     value: str
 
 
+class Module(msgspec.Struct):
+    """A module of the broker, in the answer to module.list."""
+
+    name: str
+    services: list[str] = []
+
+
+class Modules(msgspec.Struct):
+    """The answer to module.list."""
+
+    mods: list[Module]
+
+
+def answer_of_module(message: Message, rank: str) -> Response | None:
+    """Return the answer to what every module of flux-core answers; None for another message."""
+    if not isinstance(message, Request):
+        return None
+    match message.topic.partition(".")[2]:
+        case "ping":
+            payload = message.payload if isinstance(message.payload, dict) else {}
+            who = {"userid": message.userid, "rolemask": message.rolemask}
+            hops = "!".join(hop[:8] for hop in message.routes)
+            place = int(rank) if rank.isdigit() else 0
+            return respond(message, {**payload, "route": hops, **who, "rank": place})
+        case "rusage":
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            names = [name for name in dir(used) if name.startswith("ru_")]
+            return respond(message, {name[3:]: getattr(used, name) for name in names})
+    return None
+
+
 def flux_uri(given: str | None, environ: Mapping[str, str]) -> str:
     """Return the URI `given`, else that of FLUX_URI, else that of the broker of a whole system."""
     return given or environ.get(URI_VARIABLE) or FLUX_URI_DEFAULT
 
 
 @asynccontextmanager
-async def open_flux(uri: str, name: str, retries: int | None = None) -> AsyncIterator[FluxHandle]:
+async def open_flux(uri: str, name: str) -> AsyncIterator[FluxHandle]:
     """Yield a handle, `name` in logs, at the broker at `uri` (local://PATH or fd://N).
 
-    Connects again `retries` times, by default as often as FLUX_LOCAL_CONNECTOR_RETRY_COUNT says.
-    Raises ConnectionRefused; EndOfConnection or ConnectionLost if the broker leaves during the
-    block; FluxError if it refuses a service name or a subscription.
+    Connects again as often as FLUX_LOCAL_CONNECTOR_RETRY_COUNT says. Raises ConnectionRefused;
+    EndOfConnection or ConnectionLost if the broker leaves during the block; FluxError if it refuses
+    a service name or a subscription.
     """
     with unwrapping(TransportError, FluxError):
         async with (
-            connect_native(uri, _retries() if retries is None else retries) as connection,
+            connect_native(uri, _retries()) as connection,
             taking_in(FluxHandle(name, os.getuid(), connection, system_clock())) as handle,
         ):
             handle.rank = await handle.attribute("rank") or handle.rank

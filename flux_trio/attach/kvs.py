@@ -1,63 +1,94 @@
-"""The kvs in flux-core's shapes: a value is a treeobj with its text in base64 (RFC 11)."""
+"""The kvs in flux-core's shapes: what is at a key is a treeobj (RFC 11). Pure.
+
+A value has its text in base64; there are also links, directories and namespaces. Each function for
+a request returns its topic and payload; each reader of an answer raises FluxError: the error of the
+kvs, or EPROTO that names the key.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import Any, Final
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.attach.handle import FluxHandle
-from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.cores.kvs_calls import Ask
+from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 
 PRIMARY: Final = "primary"
-APPEND: Final = 32  # FLUX_KVS_APPEND: of an operation
+NAMESPACE_CREATE: Final = "kvs.namespace-create"
+NAMESPACE_REMOVE: Final = "kvs.namespace-remove"
+NAMESPACE_LIST: Final = "kvs.namespace-list"
+HASHES: Final = ("sha1", "sha256")  # values of the attribute content.hash
+
+_APPEND: Final = 32  # FLUX_KVS_APPEND: of an operation
+_TREEOBJ: Final = 16  # answer with the treeobj as it is stored
+_EMPTY: Final = b'{"data":{},"type":"dir","ver":1}'
+
+Op: TypeAlias = dict[str, Any]
 
 
-class Found(msgspec.Struct):
-    """The answer to kvs.lookup."""
+class Tree(msgspec.Struct, frozen=True):
+    """A treeobj."""
 
-    val: Any
-
-
-async def lookup(flux: FluxHandle, key: str, namespace: str = PRIMARY) -> str | None:
-    """Return the text at `key`, None if there is none; FluxError for another failure."""
-    asked = {"key": key, "namespace": namespace, "flags": 0}
-    try:
-        found = await flux.ask(topics.KVS_LOOKUP, Found, asked)
-    except FluxError as error:
-        if error.errnum == Errno.ENOENT:
-            return None
-        raise
-    try:
-        return text_of(found.val)
-    except ValueError as error:
-        raise FluxError(Errno.EPROTO, f"{topics.KVS_LOOKUP}: val: of {key}: {error}") from None
+    type: str
+    data: Any = None
 
 
-async def commit(
-    flux: FluxHandle,
-    values: Mapping[str, str | None],
-    namespace: str = PRIMARY,
-    *,
-    append: bool = False,
-) -> None:
-    """Write the text at each key, None to remove it, all at once; FluxError if that fails."""
-    await flux.call(topics.KVS_COMMIT, commit_payload(values, namespace, append=append))
+class _Found(msgspec.Struct, frozen=True):
+    val: Tree
 
 
-def commit_payload(
-    values: Mapping[str, str | None], namespace: str = PRIMARY, *, append: bool = False
-) -> dict[str, Any]:
-    """Return the payload of a kvs.commit; with `append` the texts go behind what is there."""
-    flags = APPEND if append else 0
-    ops = [
-        {"key": key, "flags": flags, "dirent": None if text is None else treeobj(text)}
-        for key, text in values.items()
-    ]
-    return {"namespace": namespace, "flags": 0, "ops": ops}
+# Requests
+
+
+def look_up(key: str, namespace: str = PRIMARY) -> Ask:
+    return topics.KVS_LOOKUP, {"key": key, "namespace": namespace, "flags": 0}
+
+
+def look_up_tree(key: str, namespace: str = PRIMARY) -> Ask:
+    """Ask for the treeobj that is stored; a link is not followed."""
+    return topics.KVS_LOOKUP, {"key": key, "namespace": namespace, "flags": _TREEOBJ}
+
+
+def commit(ops: Iterable[Op], namespace: str = PRIMARY) -> Ask:
+    return topics.KVS_COMMIT, {"namespace": namespace, "flags": 0, "ops": list(ops)}
+
+
+def create(namespace: str, owner: int, root: str) -> Ask:
+    """Ask for a namespace that begins with the directory at the blobref `root`."""
+    new = {"namespace": namespace, "rootref": root, "owner": owner, "flags": 0}
+    return NAMESPACE_CREATE, new
+
+
+def remove(namespace: str) -> Ask:
+    return NAMESPACE_REMOVE, {"namespace": namespace}
+
+
+def append(key: str, text: str) -> Op:
+    return {"key": key, "flags": _APPEND, "dirent": treeobj(text)}
+
+
+def put(key: str, text: str) -> Op:
+    return {"key": key, "flags": 0, "dirent": treeobj(text)}
+
+
+def unlink(key: str) -> Op:
+    return {"key": key, "flags": 0, "dirent": None}
+
+
+def link(key: str, namespace: str) -> Op:
+    """Let `key` stand for all that is in `namespace`."""
+    target = {"namespace": namespace, "target": "."}
+    return {"key": key, "flags": 0, "dirent": {"ver": 1, "type": "symlink", "data": target}}
+
+
+def graft(key: str, root: Tree) -> Op:
+    """Put the directory `root` of a namespace at `key`."""
+    return {"key": key, "flags": 0, "dirent": {"ver": 1, "type": root.type, "data": root.data}}
 
 
 def treeobj(text: str) -> dict[str, Any]:
@@ -65,14 +96,54 @@ def treeobj(text: str) -> dict[str, Any]:
     return {"ver": 1, "type": "val", "data": base64.b64encode(text.encode()).decode()}
 
 
-def text_of(value: Any) -> str:
-    """Return the text in the treeobj of a value. ValueError says what came instead."""
-    match value:
-        case {"type": "val", "data": str(data)}:
-            try:
-                return base64.b64decode(data, validate=True).decode()
-            except (binascii.Error, UnicodeDecodeError) as error:
-                raise ValueError(f"expected text in base64: {error}") from None
-        case {"type": kind}:
-            raise ValueError(f"expected a treeobj of type val, got {kind!r}")
-    raise ValueError(f"expected a treeobj, got {type(value).__name__}")
+def empty_root(hash_name: str) -> str:
+    """Return the blobref of an empty directory, which each kvs has; `hash_name`: content.hash.
+
+    Raises ValueError for a hash that is not in HASHES.
+    """
+    if hash_name not in HASHES:
+        raise ValueError(f"content.hash: expected {' or '.join(HASHES)}, got {hash_name!r:.80}")
+    return f"{hash_name}-{hashlib.new(hash_name, _EMPTY).hexdigest()}"
+
+
+# Answers
+
+
+def tree_in(response: Response, key: str) -> Tree | None:
+    """Return the treeobj that a lookup of `key` has found; None for a key that is absent."""
+    if response.errnum == Errno.ENOENT:
+        return None
+    check(response, key)
+    try:
+        return expect_payload(response, _Found).val
+    except FluxError as error:
+        raise FluxError(Errno.EPROTO, f"{key}: {error.text}") from None
+
+
+def text_in(response: Response, key: str) -> str | None:
+    """Return the value that a lookup of `key` has found; None for a key that is absent."""
+    tree = tree_in(response, key)
+    if tree is None:
+        return None
+    try:
+        return text_of(tree)
+    except ValueError as error:
+        text = f"{key}: {response.topic}: payload.val: {error}"
+        raise FluxError(Errno.EPROTO, text) from None
+
+
+def text_of(tree: Tree) -> str:
+    """Return the text of a value. ValueError says what came instead."""
+    if tree.type != "val" or not isinstance(tree.data, str):
+        raise ValueError(f"expected a treeobj of type val, got {tree.type!r}")
+    try:
+        return base64.b64decode(tree.data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"expected text in base64: {error}") from None
+
+
+def check(response: Response, what: str) -> None:
+    """Raise FluxError if the answer is an error; its text names `what`."""
+    if response.errnum:
+        error = FluxError(response.errnum, response.error_text)
+        raise FluxError(error.errnum, f"{response.topic}: {what}: {error.text}")

@@ -16,8 +16,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from flux_trio.attach.every_module import answer_of_module
-from flux_trio.attach.handle import FluxHandle
+from flux_trio.attach.handle import FluxHandle, answer_of_module
 from flux_trio.attach.serving import Service
 from flux_trio.broker import Clock, ServiceExit, taking_in
 from flux_trio.messages import (

@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-import msgspec
 import trio
 
 from flux_trio.attach.audit import RANK_0, Difference, ask_all, compare
-from flux_trio.attach.handle import FluxHandle, open_flux
+from flux_trio.attach.handle import FluxHandle, Modules, open_flux
 from flux_trio.attach.judging import LiveJudge
 from flux_trio.formats import FormatError
 from flux_trio.judge import Violation
@@ -69,17 +68,6 @@ AGAIN_S: Final = 1.0
 JOURNAL_CANCEL: Final = f"{topics.JOB_JOURNAL}-cancel"
 _TRACE, _JOURNAL, _STATUS = 1, 2, 3  # matchtags
 _ALL_TYPES: Final = 15
-
-
-class _Module(msgspec.Struct):
-    name: str
-    services: list[str] = []
-
-
-class _Modules(msgspec.Struct):
-    """The answer to module.list."""
-
-    mods: list[_Module]
 
 
 class Monitor:
@@ -241,7 +229,7 @@ async def open_monitor(uri: str) -> AsyncIterator[Monitor]:
         async with open_flux(uri, "flux-trio-monitor") as flux, connect_native(uri) as connection:
             version = await flux.attribute("version") or "unknown"
             config = await flux.call(topics.CONFIG_GET, None, RANK_0)
-            modules = await flux.ask(topics.MODULE_LIST, _Modules, None, RANK_0)
+            modules = await flux.ask(topics.MODULE_LIST, Modules, None, RANK_0)
             scheduler = _holder(modules, topics.SCHED)
             judge = LiveJudge(config, scheduler, load_shipped(KNOWN), flux.now())
             monitor = Monitor(flux, connection, uri, version, judge)
@@ -249,13 +237,13 @@ async def open_monitor(uri: str) -> AsyncIterator[Monitor]:
             yield monitor
 
 
-def _holder(modules: _Modules, service: str) -> str:
+def _holder(modules: Modules, service: str) -> str:
     """Return the party that has a service, as the trace names it; "" for nobody."""
     module = next((each.name for each in modules.mods if service in each.services), "")
     return party_of(module)
 
 
-def _names(modules: _Modules) -> list[str]:
+def _names(modules: Modules) -> list[str]:
     found = (each.name for each in modules.mods if not SERVICES.isdisjoint(each.services))
     return list(dict.fromkeys((*MODULES, *found)))
 

@@ -14,32 +14,18 @@ import msgspec
 import trio
 
 from flux_trio.attach.bridged import BridgedHandle
-from flux_trio.attach.handle import FluxHandle
+from flux_trio.attach.handle import FluxHandle, Modules
+from flux_trio.attach.mail import Passed, Sent
 from flux_trio.attach.sched_bridge import SchedBridge
 from flux_trio.config import Config, QueueTable
 from flux_trio.editions import CURRENT
-from flux_trio.messages import Errno, Event, FluxError, Message, Request, Response, topics
+from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.services import sched
 
-CONFIG_GET: Final = "config.get"
-MODULE_LIST: Final = "module.list"
 CONNECTOR: Final = "connector-local"  # it holds the names of clients
 SERVICES: Final = (topics.SCHED, topics.FEASIBILITY)
 SEEK_MANAGER_S: Final = 0.5
 """Seconds between questions for a job manager, while there is none."""
-
-
-class Loaded(msgspec.Struct):
-    """A module of the broker, in the answer to module.list."""
-
-    name: str
-    services: list[str] = []
-
-
-class Modules(msgspec.Struct):
-    """The answer to module.list."""
-
-    mods: list[Loaded]
 
 
 class Queue(msgspec.Struct):
@@ -58,21 +44,13 @@ class SchedHandle(BridgedHandle):
     """Its messages go over a `SchedBridge`; `on_ready` is called as `run` says."""
 
     def __init__(self, flux: FluxHandle, on_ready: Callable[[int], None]) -> None:
-        super().__init__(flux)
-        self._bridge = SchedBridge()
+        self.bridge = SchedBridge()
+        super().__init__(flux, self.bridge)
         self._on_ready = on_ready
         self._has_said_ready = False  # and the core has not noted yet who holds resources
 
     def subscribe(self, pattern: str) -> None:
         """Do nothing: the bridge makes the only event that the service subscribes to."""
-
-    def send(self, message: Request | Response | Event) -> None:
-        for each in self._bridge.from_core(message):
-            self._send(each)
-
-    def _send(self, message: Message) -> None:
-        assert isinstance(message, (Request, Response, Event))
-        self._flux.send(message)
 
     def note(self, _kind: str, data: dict[str, Any]) -> None:
         """Take the first note after sched-ready, on the jobs that hold resources."""
@@ -80,20 +58,18 @@ class SchedHandle(BridgedHandle):
             self._has_said_ready = False
             self._on_ready(len(data["allocated"]))
 
-    def _from_broker(self, message: Message) -> None:
-        for each in self._bridge.from_broker(message):
-            self._has_said_ready |= _says_ready(each)
-            self._take_in(-1, each)
+    def carry_out(self, sent: Sent) -> None:
+        self._has_said_ready |= any(map(_says_ready, sent.to_core))
+        super().carry_out(sent)
 
     async def seek_manager(self) -> None:
         """Ask for a job manager at times, while there is none."""
         while True:
             await trio.sleep(SEEK_MANAGER_S)
-            for each in self._bridge.seek_manager():
-                self._send(each)
+            self.carry_out(self.bridge.seek_manager())
 
 
-def _says_ready(message: Message) -> bool:
+def _says_ready(message: Passed) -> bool:
     if not isinstance(message, Response) or message.topic != topics.SCHED_READY:
         return False
     return message.errnum == 0
@@ -123,7 +99,7 @@ async def run(
 
 async def _refuse_second(flux: FluxHandle) -> None:
     """Raise FluxError(EEXIST) with the way out if a module is the scheduler."""
-    modules = await flux.ask(MODULE_LIST, Modules, {})
+    modules = await flux.ask(topics.MODULE_LIST, Modules, {})
     for module in modules.mods:
         for service in SERVICES:
             if service not in (module.name, *module.services) or module.name == flux.name:
@@ -137,6 +113,6 @@ async def _refuse_second(flux: FluxHandle) -> None:
 
 async def _config(flux: FluxHandle) -> Config:
     """Return a configuration with the queues of flux-core: each has an order of its own."""
-    known = await flux.ask(CONFIG_GET, Queues, {})
+    known = await flux.ask(topics.CONFIG_GET, Queues, {})
     queues = {name: QueueTable(parent=queue.parent) for name, queue in known.queues.items()}
     return Config(queues=queues)

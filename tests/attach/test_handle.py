@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import trio
 
-from flux_trio.attach import kvs
 from flux_trio.attach.handle import flux_uri, open_flux
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -149,41 +148,3 @@ def test_the_uri_is_the_one_given_or_that_of_the_environment() -> None:
     assert flux_uri("local:///a", {"FLUX_URI": "local:///b"}) == "local:///a"
     assert flux_uri(None, {"FLUX_URI": "local:///b"}) == "local:///b"
     assert flux_uri(None, {}) == "local:///run/flux/local"
-
-
-async def test_values_of_the_kvs_are_treeobjs(tmp_path: Path) -> None:
-    answers = {"kvs.lookup": {"val": kvs.treeobj("caf\u00e9")}, "kvs.commit": {"rootseq": 2}}
-    async with broker(tmp_path / "local", answers) as peer, open_flux(peer.uri, "me") as flux:
-        assert await kvs.lookup(flux, "resource.R") == "caf\u00e9"
-        assert (await peer.until("kvs.lookup")).payload == {
-            "key": "resource.R",
-            "namespace": "primary",
-            "flags": 0,
-        }
-        await kvs.commit(flux, {"a": "x", "b": None}, "job-1", append=True)
-        value = {"ver": 1, "type": "val", "data": "eA=="}
-        assert (await peer.until("kvs.commit")).payload == {
-            "namespace": "job-1",
-            "flags": 0,
-            "ops": [
-                {"key": "a", "flags": 32, "dirent": value},
-                {"key": "b", "flags": 32, "dirent": None},
-            ],
-        }
-        peer.answers["kvs.lookup"] = (2, None)
-        assert await kvs.lookup(flux, "nosuch") is None
-
-
-@pytest.mark.parametrize(
-    ("val", "text"),
-    [
-        (None, "val: of k: expected a treeobj, got NoneType"),
-        ({"type": "dirref", "data": []}, "val: of k: expected a treeobj of type val, got 'dirref'"),
-        ({"type": "val", "data": "??"}, "val: of k: expected text in base64"),
-    ],
-)
-async def test_a_value_that_is_no_treeobj_is_named(tmp_path: Path, val: Any, text: str) -> None:
-    answers = {"kvs.lookup": {"val": val}}
-    async with broker(tmp_path / "local", answers) as peer, open_flux(peer.uri, "me") as flux:
-        with pytest.raises(FluxError, match=re.escape(f"kvs.lookup: {text}")):
-            await kvs.lookup(flux, "k")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -101,7 +102,7 @@ async def test_grants_are_in_the_kvs_before_success_and_leave_out_what_jobs_hold
         assert op["key"] == r_key(8)
         assert isinstance(success.payload, dict)
         assert (success.payload["id"], success.payload["type"], success.errnum) == (8, 0, 0)
-        assert json.loads(kvs.text_of(op["dirent"])) == success.payload["R"]
+        assert json.loads(base64.b64decode(op["dirent"]["data"])) == success.payload["R"]
         assert success.payload["R"]["execution"]["R_lite"] == [
             {"rank": "1", "children": {"core": "0-1"}}
         ]
@@ -237,7 +238,7 @@ async def test_answer_that_is_not_what_it_says_ends_with_its_topic_and_key(
         (
             {"kvs.lookup": {"val": {"type": "dir"}}},
             held(7),
-            f"kvs.lookup-all: {r_key(7)}: kvs.lookup: val: expected a treeobj of type val",
+            f"kvs.lookup-all: {r_key(7)}: kvs.lookup: payload.val: expected a treeobj of type val",
         ),
         ({"job-manager.sched-ready": (Errno.EPROTO, "no")}, held(7), "job-manager.sched-ready: no"),
     ],

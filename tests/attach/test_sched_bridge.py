@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from flux_trio.attach import kvs
-from flux_trio.attach.sched_bridge import PING_MANAGER, TAGS_AFTER, SchedBridge
+from flux_trio.attach.mail import TAGS_AFTER
+from flux_trio.attach.sched_bridge import PING_MANAGER, SchedBridge
 from flux_trio.messages import Errno, Event, Message, Request, Response, topics
 
+NOW = 1.0
 KEYS = ["job.0000.0000.0000.0001.R", "job.0000.0000.0000.0002.R"]
 
 
@@ -19,13 +21,13 @@ def bridge() -> SchedBridge:
 
 
 def to_broker(bridge: SchedBridge, topic: str, payload: Any = None, tag: int = 5) -> list[Any]:
-    return list(bridge.from_core(Request(topic, payload, tag)))
+    return bridge.from_core(NOW, Request(topic, payload, tag)).to_broker
 
 
 def answered(bridge: SchedBridge, request: Request, payload: Any = None, errnum: int = 0) -> Any:
     """What the core gets of the answer to a request at the broker."""
     answer = Response(request.topic, payload, errnum, request.matchtag, request.flags)
-    return list(bridge.from_broker(answer))
+    return bridge.from_broker(NOW, answer).to_core
 
 
 @pytest.mark.parametrize(
@@ -37,9 +39,9 @@ def answered(bridge: SchedBridge, request: Request, payload: Any = None, errnum:
     ],
 )
 def test_rfc_27_passes_as_it_is(bridge: SchedBridge, message: Any) -> None:
-    assert list(bridge.from_core(message)) == [message]
+    assert bridge.from_core(NOW, message).to_broker == [message]
     if not isinstance(message, Response):
-        assert list(bridge.from_broker(message)) == [message]
+        assert bridge.from_broker(NOW, message).to_core == [message]
 
 
 def test_calls_have_matchtags_of_their_own_and_answers_find_back(bridge: SchedBridge) -> None:
@@ -91,12 +93,12 @@ class TestLookups:
     @pytest.mark.parametrize(
         ("payload", "errnum", "text"),
         [
-            ("damaged", Errno.EIO, "damaged"),
-            ({"value": 1}, 0, "kvs.lookup: payload: Object missing required field `val`"),
+            ("damaged", Errno.EIO, "kvs.lookup: {key}: damaged"),
+            ({"value": 1}, 0, "{key}: kvs.lookup: payload: Object missing required field `val`"),
             (
                 {"val": {"ver": 1, "type": "dir", "data": {}}},
                 0,
-                "kvs.lookup: val: expected a treeobj of type val, got 'dir'",
+                "{key}: kvs.lookup: payload.val: expected a treeobj of type val, got 'dir'",
             ),
         ],
     )
@@ -105,31 +107,31 @@ class TestLookups:
     ) -> None:
         (answer,) = answered(bridge, asked[1], payload, errnum)
         assert (answer.topic, answer.matchtag) == (topics.KVS_LOOKUP_ALL, 5)
-        assert answer.errnum == errnum or Errno.EPROTO
-        assert answer.payload == f"{KEYS[1]}: {text}"
+        assert answer.errnum == (errnum or Errno.EPROTO)
+        assert answer.payload == text.format(key=KEYS[1])
         assert answered(bridge, asked[0], None, Errno.EIO) == []
 
 
 def test_job_manager_is_sought_until_it_is_back(bridge: SchedBridge) -> None:
     """readings: Job manager gone."""
-    assert list(bridge.seek_manager()) == []
+    assert bridge.seek_manager().to_broker == []
     (hello,) = to_broker(bridge, topics.SCHED_HELLO, {"partial-ok": True})
     (answer,) = answered(bridge, hello, None, Errno.ENOSYS)
     assert (answer.topic, answer.errnum) == (topics.SCHED_HELLO, Errno.ENOSYS)
     for _ in range(2):
-        (ping,) = bridge.seek_manager()
+        (ping,) = bridge.seek_manager().to_broker
         assert isinstance(ping, Request)
         assert ping.topic == PING_MANAGER
         assert answered(bridge, ping, None, Errno.ENOSYS) == []
-    first, second = (next(iter(bridge.seek_manager())) for _ in range(2))
+    first, second = (bridge.seek_manager().to_broker[0] for _ in range(2))
     assert isinstance(first, Request)
     assert isinstance(second, Request)
     (back,) = answered(bridge, first, {})
     assert back == Event("service-back", {"service": "job-manager"}, rolemask=1)
     assert answered(bridge, second, {}) == []  # one event is enough
-    assert list(bridge.seek_manager()) == []
+    assert bridge.seek_manager().to_broker == []
 
 
 def test_answer_to_nothing_is_dropped(bridge: SchedBridge) -> None:
     stray: list[Message] = [Response("x.y", {}, 0, 4), Response("x.y", None, 5, TAGS_AFTER + 9)]
-    assert [list(bridge.from_broker(each)) for each in stray] == [[], []]
+    assert [bridge.from_broker(NOW, each).to_core for each in stray] == [[], []]

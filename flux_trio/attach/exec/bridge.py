@@ -26,19 +26,16 @@ from flux_trio.attach.exec.leftovers import Leftovers
 from flux_trio.attach.exec.lookups import Lookups
 from flux_trio.attach.exec.mail import (
     GUEST,
-    Forwarded,
+    ExecMail,
     InputOf,
-    Mail,
     NamespacesListed,
-    OneValueRead,
     OutputOf,
-    Passed,
     RoomCall,
-    Sent,
     Told,
     ValueRead,
 )
 from flux_trio.attach.exec.rooms import Rooms
+from flux_trio.attach.mail import Forwarded, OneValueRead, Passed, Sent
 from flux_trio.cores.exec.calls import StoredKey
 from flux_trio.editions import CURRENT, rfc32
 from flux_trio.editions import kvs as our_kvs
@@ -88,7 +85,7 @@ class Bridge:
         self._service = service
         self._on_ready = on_ready
         self._instance = instance
-        self._mail = mail = Mail(instance.owner)
+        self._mail = mail = ExecMail(instance.owner)
         self._rooms = rooms = Rooms(mail, service, instance.empty_root, instance.rank)
         self._start = f"{service}.{topics.START_METHOD}"
         self._leftovers = Leftovers(mail, rooms, self._start)
@@ -161,8 +158,9 @@ class Bridge:
         if method == "stdin":
             jobid = parse_fluid(service.rpartition("-")[2])
             self._inputs.write(request, self._rooms.get(jobid))
-        elif answer := respond_error(request, Errno.ENOSYS, f"no method {method} in {service}"):
-            self._mail.to_broker.append(answer)
+        else:
+            text = f"no method {method} in {service}"
+            self._mail.answer_broker(respond_error(request, Errno.ENOSYS, text))
 
     def _event(self, event: Event) -> None:
         word, _, method = event.topic.removeprefix(SHELL_EVENTS).partition(".")

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.attach.exec import trees
+from flux_trio.attach import kvs
 from flux_trio.cores.exec.output import log_begins, log_data, log_ends
 from flux_trio.cores.exec.vocabulary import Chunk
 from flux_trio.editions import rfc21, rfc24
@@ -112,17 +112,17 @@ class Contents(msgspec.Struct):
         self._add(now, "done")
         self.is_over = True
 
-    def pop_ops(self) -> list[trees.Op]:
+    def pop_ops(self) -> list[kvs.Op]:
         """Return what waits to be written, as operations of one commit in the room's namespace."""
         ops = []
         if self.events:
-            ops.append(trees.append(EXEC_LOG, format_eventlog(self.events)))
+            ops.append(kvs.append(EXEC_LOG, format_eventlog(self.events)))
         if self.output:
-            ops.append(trees.append(OUTPUT, format_eventlog(self.output)))
-            ops.append(trees.put(PLACES, msgspec.json.encode(self.places).decode()))
+            ops.append(kvs.append(OUTPUT, format_eventlog(self.output)))
+            ops.append(kvs.put(PLACES, msgspec.json.encode(self.places).decode()))
         if self.is_over:
             self.is_over = False
-            ops.append(trees.unlink(PLACES))
+            ops.append(kvs.unlink(PLACES))
         self.events, self.output = [], []
         return ops
 

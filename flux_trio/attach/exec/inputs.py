@@ -14,7 +14,7 @@ import base64
 from typing import Final
 
 from flux_trio.attach.exec.guest import input_in
-from flux_trio.attach.exec.mail import InputOf, Mail, Object
+from flux_trio.attach.exec.mail import ExecMail, InputOf, Object
 from flux_trio.attach.exec.room import Input, Room
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
 from flux_trio.messages import Errno, Request, Response, respond, respond_error
@@ -25,7 +25,7 @@ WAITING_BYTES_MAX: Final = 16 << 20  # of one job
 class Inputs:
     """`service` is the name of the core."""
 
-    def __init__(self, mail: Mail, service: str) -> None:
+    def __init__(self, mail: ExecMail, service: str) -> None:
         self._mail = mail
         self._topic = f"{service}.input"
 
@@ -79,10 +79,8 @@ class Inputs:
             return
         if errnum:
             self._refuse(piece.request, errnum, text)
-        elif (answer := respond(piece.request)) is not None:
-            self._mail.to_broker.append(answer)
+        else:
+            self._mail.answer_broker(respond(piece.request))
 
     def _refuse(self, request: Request, errnum: int, text: str) -> None:
-        answer = respond_error(request, errnum, text)
-        if answer is not None:
-            self._mail.to_broker.append(answer)
+        self._mail.answer_broker(respond_error(request, errnum, text))

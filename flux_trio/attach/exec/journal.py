@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.attach.exec.mail import Mail
+from flux_trio.attach.exec.mail import ExecMail
 from flux_trio.editions import journal, rfc21
 from flux_trio.formats import Event, format_fluid
 from flux_trio.messages import FluxError, Level, Request, Response, expect_payload
@@ -30,7 +30,7 @@ class _Entries(msgspec.Struct):
 class Journal:
     """The journal that the core follows; `asked` jobs are those of this service."""
 
-    def __init__(self, mail: Mail) -> None:
+    def __init__(self, mail: ExecMail) -> None:
         self._mail = mail
         self._asked: set[int] = set()  # until their final release
         self._is_live = False  # the backlog is over

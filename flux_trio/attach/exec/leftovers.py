@@ -16,9 +16,10 @@ from typing import Final
 import msgspec
 
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES
-from flux_trio.attach.exec.mail import Leftover, Mail, NamespacesListed, OneValueRead, Reads, Told
+from flux_trio.attach.exec.mail import ExecMail, Leftover, NamespacesListed, Told
 from flux_trio.attach.exec.rooms import Rooms
-from flux_trio.attach.exec.trees import NAMESPACE_LIST, look_up, remove
+from flux_trio.attach.kvs import NAMESPACE_LIST, look_up, remove
+from flux_trio.attach.mail import OneValueRead, Reads
 from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions import CURRENT, rfc32
 from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_jobspec, parse_r
@@ -39,7 +40,7 @@ class _Namespaces(msgspec.Struct):
 class Leftovers:
     """`start` is the topic of start requests."""
 
-    def __init__(self, mail: Mail, rooms: Rooms, start: str) -> None:
+    def __init__(self, mail: ExecMail, rooms: Rooms, start: str) -> None:
         self._mail = mail
         self._rooms = rooms
         self._start = start

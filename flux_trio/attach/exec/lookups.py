@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flux_trio.attach.exec import trees
+from flux_trio.attach import kvs
 from flux_trio.attach.exec.jobspecs import jobspec_in
 from flux_trio.attach.exec.leftovers import Leftovers
-from flux_trio.attach.exec.mail import Leftover, Mail, OneValueRead, Reads, ValueRead
+from flux_trio.attach.exec.mail import ExecMail, Leftover, ValueRead
 from flux_trio.attach.exec.rooms import Rooms
+from flux_trio.attach.mail import OneValueRead, Reads
 from flux_trio.cores.exec.calls import StoredKey
 from flux_trio.editions import kvs as our_kvs
 from flux_trio.formats import (
@@ -26,7 +27,12 @@ class Lookups:
     """Passes lookups on once the job's room is open; `jobid_path` is the instance's."""
 
     def __init__(
-        self, mail: Mail, rooms: Rooms, leftovers: Leftovers, jobid_path: str, id_form: FluidForm
+        self,
+        mail: ExecMail,
+        rooms: Rooms,
+        leftovers: Leftovers,
+        jobid_path: str,
+        id_form: FluidForm,
     ) -> None:
         self._mail = mail
         self._rooms = rooms
@@ -39,17 +45,17 @@ class Lookups:
         directory = job_directory_of(key)
         if directory is None or not self._rooms.holds(request, parse_fluid(directory)):
             stored = _stored_key(key)
-            self._mail.ask(*trees.look_up(stored), ValueRead(request, stored))
+            self._mail.ask(*kvs.look_up(stored), ValueRead(request, stored))
 
     def look_up_all(self, request: Request) -> None:
         reads = Reads(request, our_kvs.LOOKUP_ALL.read(request).keys)
         for key in reads.keys:
-            self._mail.ask(*trees.look_up(key), OneValueRead(reads, key))
+            self._mail.ask(*kvs.look_up(key), OneValueRead(reads, key))
 
     def value_read(self, call: ValueRead, response: Response) -> None:
         request, key = call.request, call.key
         try:
-            text = trees.text_in(response, key)
+            text = kvs.text_in(response, key)
             if text is not None and key.endswith(".J"):
                 text = jobspec_in(text, self._variables(key))
         except FluxError as error:
@@ -64,20 +70,7 @@ class Lookups:
 
     def one_value_read(self, call: OneValueRead, response: Response) -> None:
         """Pass on all values when they are read, or the first error."""
-        reads = call.reads
-        if reads.values is None:
-            return
-        try:
-            reads.values[call.key] = trees.text_in(response, call.key)
-        except FluxError as error:
-            reads.values = None
-            self._all_read(reads, error)
-            return
-        if len(reads.values) == len(reads.keys):
-            self._all_read(reads, [reads.values[each] for each in reads.keys])
-
-    def _all_read(self, reads: Reads, read: list[str | None] | FluxError) -> None:
-        match reads.to, read:
+        match call.reads.to, call.reads.take(call.key, response):
             case Request() as request, FluxError() as error:
                 self._mail.answer_core(request, error.text, error.errnum)
             case Request() as request, list() as values:

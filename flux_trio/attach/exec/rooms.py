@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.attach.exec import trees
+from flux_trio.attach import kvs
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES, Contents, Shell
-from flux_trio.attach.exec.mail import GUEST, Mail, Object, OutputOf, RoomCall, Step, Told
+from flux_trio.attach.exec.mail import GUEST, ExecMail, Object, OutputOf, RoomCall, Step, Told
 from flux_trio.attach.exec.room import Room, RoomEvent, RoomState, RoomStates
 from flux_trio.cores.exec.job import completed_status
 from flux_trio.cores.exec.output import limit_of
@@ -35,7 +35,7 @@ _OPENING: Final = frozenset(
 class Rooms:
     """`service` is the core's name, `empty_root` an empty directory of the kvs, `rank` ours."""
 
-    def __init__(self, mail: Mail, service: str, empty_root: str, rank: int) -> None:
+    def __init__(self, mail: ExecMail, service: str, empty_root: str, rank: int) -> None:
         self._mail = mail
         self._service = service
         self._empty_root = empty_root
@@ -64,7 +64,7 @@ class Rooms:
         self._by_id[start.id] = room = Room(
             start.id, start.userid, shell, Contents(limit=limit), wake
         )
-        self._ask(room, Step.FIND, trees.look_up_tree(_place(room)))
+        self._ask(room, Step.FIND, kvs.look_up_tree(_place(room)))
 
     def holds(self, request: Request, jobid: int) -> bool:
         """Return whether a lookup of the core waits for the job's room, or is refused with it."""
@@ -100,48 +100,48 @@ class Rooms:
     def _handle(self, room: Room, call: RoomCall, response: Response) -> None:
         match call.step:
             case Step.FIND:
-                self._found(room, trees.tree_in(response, _place(room)))
+                self._found(room, kvs.tree_in(response, _place(room)))
             case Step.MAKE:
                 self._made(room, response)
             case Step.READ_LOG:
-                room.contents.read_log(trees.text_in(response, EXEC_LOG) or "")
+                room.contents.read_log(kvs.text_in(response, EXEC_LOG) or "")
                 self._step(room, _E.LOG_READ)
-                self._ask(room, Step.READ_PLACES, trees.look_up(PLACES, room.namespace))
+                self._ask(room, Step.READ_PLACES, kvs.look_up(PLACES, room.namespace))
             case Step.READ_PLACES:
-                room.contents.read_places(trees.text_in(response, PLACES) or "")
+                room.contents.read_places(kvs.text_in(response, PLACES) or "")
                 self._furnish(room, _E.PLACES_READ)
             case Step.LINK:
-                trees.check(response, room.namespace)
+                kvs.check(response, room.namespace)
                 self._step(room, _E.LINKED)
             case Step.WRITE:
                 self._written(room, call, response)
             case Step.ROOT:
-                self._move(room, trees.tree_in(response, "."))
+                self._move(room, kvs.tree_in(response, "."))
             case Step.MOVE:
-                trees.check(response, _place(room))
+                kvs.check(response, _place(room))
                 self._step(room, _E.MOVED)
                 self._tell(room)
-                self._ask(room, Step.REMOVE, trees.remove(room.namespace))
+                self._ask(room, Step.REMOVE, kvs.remove(room.namespace))
             case Step.REMOVE:
                 self._step(room, _E.REMOVED)
                 if response.errnum != ENOTSUP:  # an earlier program has removed it
-                    trees.check(response, room.namespace)
+                    kvs.check(response, room.namespace)
 
-    def _found(self, room: Room, tree: trees.Tree | None) -> None:
+    def _found(self, room: Room, tree: kvs.Tree | None) -> None:
         if tree is not None and tree.type != "symlink":
             self._step(room, _E.MOVED)
-            self._ask(room, Step.REMOVE, trees.remove(room.namespace))
+            self._ask(room, Step.REMOVE, kvs.remove(room.namespace))
         else:
             self._step(room, _E.NOTHING)
-            made = trees.create(room.namespace, room.userid, self._empty_root)
+            made = kvs.create(room.namespace, room.userid, self._empty_root)
             self._ask(room, Step.MAKE, made)
 
     def _made(self, room: Room, response: Response) -> None:
         if response.errnum == Errno.EEXIST:  # an earlier program has made it
             self._step(room, _E.EXISTS)
-            self._ask(room, Step.READ_LOG, trees.look_up(EXEC_LOG, room.namespace))
+            self._ask(room, Step.READ_LOG, kvs.look_up(EXEC_LOG, room.namespace))
         else:
-            trees.check(response, room.namespace)
+            kvs.check(response, room.namespace)
             self._furnish(room, _E.MADE)
 
     def _furnish(self, room: Room, event: RoomEvent) -> None:
@@ -235,11 +235,11 @@ class Rooms:
             pass
         elif state is _S.FURNISHING:
             self._step(room, _E.WRITTEN)
-            link = trees.link(_place(room), room.namespace)
-            self._ask(room, Step.LINK, trees.commit([link]))
+            link = kvs.link(_place(room), room.namespace)
+            self._ask(room, Step.LINK, kvs.commit([link]))
         elif state is _S.ENDING:
             self._step(room, _E.WRITTEN)
-            self._ask(room, Step.ROOT, trees.look_up_tree(".", room.namespace))
+            self._ask(room, Step.ROOT, kvs.look_up_tree(".", room.namespace))
         elif state is _S.OPEN and room.end is not None:
             self._complete(room, room.end)
 
@@ -260,7 +260,7 @@ class Rooms:
         room.writing = True
         call = RoomCall(room.id, Step.WRITE, room.npieces)
         room.npieces = 0
-        self._mail.ask(*trees.commit(ops, room.namespace), call)
+        self._mail.ask(*kvs.commit(ops, room.namespace), call)
         return True
 
     def _written(self, room: Room, call: RoomCall, response: Response) -> None:
@@ -268,14 +268,14 @@ class Rooms:
         if call.npieces and room.stream:
             grant: Object = {"matchtag": room.stream, "credit": call.npieces}
             self._mail.tell_core(f"{self._service}.attach-credit", grant)
-        trees.check(response, room.namespace)
+        kvs.check(response, room.namespace)
 
-    def _move(self, room: Room, root: trees.Tree | None) -> None:
+    def _move(self, room: Room, root: kvs.Tree | None) -> None:
         if root is None:
             raise FluxError(Errno.ENOENT, f"{room.namespace}: it has no root")
         self._step(room, _E.ROOT)
-        graft = trees.graft(_place(room), root)
-        self._ask(room, Step.MOVE, trees.commit([graft]))
+        graft = kvs.graft(_place(room), root)
+        self._ask(room, Step.MOVE, kvs.commit([graft]))
 
     def _close(self, room: Room) -> None:
         """Answer what waits; forget the room when the end of the job is told."""

@@ -11,19 +11,18 @@ from typing import Final
 import msgspec
 import trio
 
+from flux_trio.attach.bridged import BridgedHandle
 from flux_trio.attach.exec.bridge import SHELL_EVENTS, Bridge, Instance
-from flux_trio.attach.exec.handle import ExecHandle
-from flux_trio.attach.exec.trees import empty_root
 from flux_trio.attach.handle import URI_VARIABLE, FluxHandle
+from flux_trio.attach.kvs import empty_root
 from flux_trio.broker import ServiceExit
 from flux_trio.config import ExecConfig
 from flux_trio.editions import CURRENT
 from flux_trio.formats import FormatError, parse_duration
-from flux_trio.messages import Errno, FluxError
+from flux_trio.messages import Errno, FluxError, topics
 from flux_trio.process.console import id_form
 from flux_trio.services import exec as exec_service
 
-CONFIG_GET: Final = "config.get"
 SERVICE: Final = "flux-trio-exec"
 DIRECTORY: Final = "flux-trio-exec"  # in the broker's state directory
 NO_COPY: Final = 0  # bytes of output that the core stores: the rooms have all of it
@@ -60,7 +59,7 @@ async def run(
         directory = Path(await _attribute(flux, "statedir"), DIRECTORY)
     environment = {URI_VARIABLE: await _attribute(flux, "local-uri")}
     is_accepted = trio.Event()
-    handle = ExecHandle(flux, Bridge(SERVICE, instance, is_accepted.set))
+    handle = BridgedHandle(flux, Bridge(SERVICE, instance, is_accepted.set))
     handle.subscribe(SHELL_EVENTS)
     serve = partial(
         exec_service.run,
@@ -81,11 +80,11 @@ async def run(
 
 
 async def _ask_config(flux: FluxHandle) -> ExecConfig:
-    grace = (await flux.ask(CONFIG_GET, _Config)).exec.kill_timeout
+    grace = (await flux.ask(topics.CONFIG_GET, _Config)).exec.kill_timeout
     try:
         parse_duration(grace)
     except FormatError as error:
-        text = f"{CONFIG_GET}: {error.at('exec.kill-timeout')}"
+        text = f"{topics.CONFIG_GET}: {error.at('exec.kill-timeout')}"
         raise FluxError(Errno.EPROTO, text) from None
     return ExecConfig(kill_timeout=str(grace), output_limit=NO_COPY)
 
