@@ -9,8 +9,9 @@ users who have it among their `queues`; a queue that is not there is for all use
 `conf`: `weights` (default: fairshare 100000, queue 10000, bank 0, urgency 1000), `interval`
 (default 15: seconds between two updates of usage and database), `half-life` (default 604800:
 seconds after which usage counts half) and `record-usage` (default true). A job counts from the
-moment when no limit holds it, before it runs, so jobs that start at the same time cannot exceed a
-limit on running jobs.
+moment when nothing holds it, before it runs, so jobs that start at the same time cannot exceed a
+limit on running jobs. The limits of a job that waits for something else are checked when it waits
+for that no longer: until then another job may have the room, which may be the one it waits for.
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ USER_JOBS: Final = "max-running-jobs-user-limit"
 USER_RESOURCES: Final = "max-resources-user-limit"
 QUEUE_JOBS: Final = "max-run-jobs-queue"
 QUEUE_RESOURCES: Final = "max-resources-queue"
+LIMITS_LATER: Final = "limits-after-dependencies"  # of one that waits for something else, too
 UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # locked, missing or inconsistent
-OURS: Final = frozenset({USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES})
+OURS: Final = frozenset(
+    {USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES, LIMITS_LATER}
+)
 NO_ROOM: Final = "is not allowed; try again later"
 
 
@@ -265,16 +269,23 @@ class Multifactor(jobtap.Plugin):
 
     @jobtap.on("job.state.depend")
     def depend(self, job: jobtap.Job) -> None:
-        """Add a dependency for each limit that the job would exceed now."""
+        """Add a dependency for each limit that the job would exceed now, or one for all of them."""
         user = self._user_of(job)
         if user is None or _admitted(job):  # the hook may be called again
             return
         if waits_for := OURS & job.dependencies:  # from before this plugin was loaded
             self._hold(job, waits_for)  # until the later jobs have been counted, too
-        elif obstacles := self._full(user, _size_in(job)):
+        elif obstacles := self._obstacles(user, job):
             self._hold(job, obstacles)
         else:
             self._admit(job)
+
+    @jobtap.on("job.event.dependency-remove")
+    def let_go(self, job: jobtap.Job, _event: jobtap.Event) -> None:
+        """Check the limits of a held job for which nothing else is left to wait for."""
+        key = _association(job)
+        if key is not None and job.id in self._held.get(key, ()) and not job.dependencies - OURS:
+            self._release(key)
 
     @jobtap.on("job.update")
     def updated(self, job: jobtap.Job, _updates: dict[str, Any]) -> None:
@@ -348,6 +359,8 @@ class Multifactor(jobtap.Plugin):
             self._admit(job)
             return
         job.data["waits_for"] = waits_for
+        if LIMITS_LATER in obstacles:
+            job.subscribe()
         self._held.setdefault((job.userid, job.data["bank"]), {})[job.id] = None
 
     def _forget(self, job: jobtap.Job) -> bool:
@@ -368,7 +381,7 @@ class Multifactor(jobtap.Plugin):
             job = self.jobs.get(jobid)
             if job is None or job.state != jobtap.State.DEPEND:
                 continue
-            obstacles = set() if user is None else self._full(user, _size_in(job))
+            obstacles = set() if user is None else self._obstacles(user, job)
             if obstacles:
                 self._hold(job, obstacles)
             else:
@@ -377,6 +390,10 @@ class Multifactor(jobtap.Plugin):
                 self._admit(job)
             if USER_JOBS in obstacles:
                 return  # the jobs behind it cannot go on either
+
+    def _obstacles(self, user: Association, job: jobtap.Job) -> set[str]:
+        """Return the dependencies that the job needs now."""
+        return {LIMITS_LATER} if job.dependencies - OURS else self._full(user, _size_in(job))
 
     def _full(self, user: Association, size: Size) -> set[str]:
         """Return the dependencies that one more job of `size` would need."""
@@ -456,6 +473,8 @@ class Multifactor(jobtap.Plugin):
         held = self._held.get((user.userid, user.bank), ())
         if job.state != jobtap.State.DEPEND or job.id not in held:
             return text
+        if LIMITS_LATER in self._obstacles(user, job):
+            return f"{text}; limits are checked when nothing else holds the job"
         return "; ".join([text, *self._full_text(user, _size_in(job))])
 
     def _full_text(self, user: Association, size: Size) -> Iterator[str]:

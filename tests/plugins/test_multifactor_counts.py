@@ -226,7 +226,8 @@ class Use(RuleBasedStateMachine):
 
     @invariant()
     def only_a_limit_without_room_holds_a_job(self) -> None:
-        held = [made for made in self.active if made.job.dependencies & OURS]
+        waiting = [each for each in self.active if each.job.dependencies]
+        held = [each for each in waiting if each.job.dependencies <= OURS]
         known = accounts.Accounts.read(self.path)
         for made in held:
             first = next(each for each in held if (each.user, each.bank) == (made.user, made.bank))
