@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from flux_trio.lab import PluginFile, Setup, run_plan
+import pytest
+from msgspec.structs import replace
+
+from flux_trio.lab import PluginFile, Setup, plan_of_file, run_plan
+from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.world.machines import USERID
+from tests.mistakes.worlds import ACCOUNTS
 from tests.support import reborn
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
+PLANS = Path(__file__).parent / "plans"
 SEEDS = range(2 if reborn.is_on else 8)
 
 
@@ -30,6 +36,19 @@ def test_multifactor(database: str, edit: Callable[..., None]) -> None:
     edit("user", "ann", "bank=physics", f"userid={USERID}", *limits)
     conf = {"database": database, "record-usage": False, "interval": 900}
     assert broken(PluginFile(str(PLUGINS / "multifactor.py"), conf)) == {}
+
+
+@pytest.mark.parametrize("path", sorted(PLANS.glob("*.toml")), ids=lambda path: path.stem)
+def test_plan_with_multifactor_that_has_broken_a_property_breaks_none(
+    path: Path, database: str, edit: Callable[..., None]
+) -> None:
+    """All that it lists takes place, with the accounts of the planted mistakes."""
+    for row in ACCOUNTS:
+        edit(*row)
+    conf = {"database": database, "record-usage": False, "interval": 3600}
+    plugin = PluginFile(str(PLUGINS / "multifactor.py"), conf)
+    outcome = run_plan(replace(plan_of_file(path), plugins=(plugin,)), properties=OURS)
+    assert outcome.problems == outcome.never_struck == outcome.unprompted == ()
 
 
 def test_reservation() -> None:

@@ -11,7 +11,7 @@ from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
-from flux_trio.judge.views.scheduling import ASKED, LINK, asked_of, is_freeing, link_of
+from flux_trio.judge.views.scheduling import ASKED, LINK, asked_of, is_freed, is_freeing, link_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -31,7 +31,7 @@ def unfreed(seen: Seen) -> Iterable[tuple[int, Life]]:
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
         is_over = life.state == CLEANUP and life.held and life.released
-        if not is_over or is_freeing(asked, seen) or asked.freed:
+        if not is_over or is_freeing(asked, seen) or is_freed(asked, seen):
             continue
         if not is_open_at_its_end(jobid, seen) and not is_held(jobid, life, seen):
             assert isinstance(jobid, int)
@@ -94,7 +94,7 @@ require_key(RULES, "27.free.7", sent("response", FREE), key="id", shape=JOB_ID)
 def _freed_without_event(seen: Seen) -> Iterable[Broken]:
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
-        if asked.freed and life.held:
+        if is_freed(asked, seen) and life.held:
             text = f"job {jobid}: sched.free is answered, and no free event follows"
             yield Broken(text, (asked.freed,), job=jobid)
 

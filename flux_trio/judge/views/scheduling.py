@@ -365,6 +365,14 @@ def is_freeing(asked: Asked, seen: Seen) -> bool:
     return asked.free > link_of(seen).lost
 
 
+def is_freed(asked: Asked, seen: Seen) -> bool:
+    """Whether sched.free was answered and the free event has to follow.
+
+    A job manager that ends in the turn of the answer has to ask again: an epilog may come first.
+    """
+    return asked.freed > link_of(seen).lost
+
+
 def is_eligible(life: Life | None) -> bool:
     """Whether a job waits for resources: it is in SCHED and not held."""
     return life is not None and life.state == SCHED and life.priority > 0
