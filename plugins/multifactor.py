@@ -45,9 +45,7 @@ QUEUE_JOBS: Final = "max-run-jobs-queue"
 QUEUE_RESOURCES: Final = "max-resources-queue"
 LIMITS_LATER: Final = "limits-after-dependencies"  # of one that waits for something else, too
 UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # locked, missing or inconsistent
-OURS: Final = frozenset(
-    {USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES, LIMITS_LATER}
-)
+OURS: Final = frozenset({USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES, LIMITS_LATER})
 NO_ROOM: Final = "is not allowed; try again later"
 
 
