@@ -22,13 +22,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 
 ROOT: Final = "root"
 NEW_FAIR_SHARE: Final = 0.5  # until the first calculation
+UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # locked, missing or inconsistent
 
 TABLES: Final = {
     "bank": "name TEXT PRIMARY KEY, parent TEXT NOT NULL DEFAULT 'root', "
@@ -91,6 +92,17 @@ class Association(msgspec.Struct):
         """Return the decayed usage at `now`, in seconds since the Unix epoch."""
         return self.usage * math.pow(0.5, max(0.0, now - self.usage_at) / half_life)
 
+    def charge(self, used: float, now: float, half_life: float) -> None:
+        """Add node-seconds to the usage."""
+        self.usage = self.usage_now(now, half_life) + used
+        self.usage_at = now
+
+    def project_problem(self, project: Any) -> str | None:
+        """Return why the user may not use a project; None if they may."""
+        if project is None or project in _names(self.projects):
+            return None
+        return f'project "{project}" not valid for user; valid projects for user: {self.projects}'
+
 
 class Queue(msgspec.Struct):
     """The priority factor of a queue, and its limits for each association."""
@@ -101,6 +113,29 @@ class Queue(msgspec.Struct):
     max_nodes: int | None
 
 
+class Size(NamedTuple):
+    """The size of a job, for limits, and its queue."""
+
+    nnodes: int
+    ncores: int
+    queue: str
+
+
+def beyond(value: float, limit: int | None) -> bool:
+    """Return whether `value` exceeds a limit; None is no limit."""
+    return limit is not None and value > limit
+
+
+def room_text(*counts: tuple[float, int | None]) -> str:
+    """Return in words how many jobs and how many nodes there are, each with its limit."""
+    jobs, nodes = (f"{n:g} of {'any number of' if most is None else most}" for n, most in counts)
+    return f"{jobs} jobs that may run, on {nodes} nodes"
+
+
+def _names(text: str) -> list[str]:
+    return [each for each in text.split(",") if each]
+
+
 @dataclass
 class Accounts:
     """The contents of the database."""
@@ -109,12 +144,19 @@ class Accounts:
     users: dict[tuple[int, str], Association] = field(default_factory=dict)  # by userid and bank
     default_bank: dict[int, str] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
+    changed_at: float = 0.0  # modification time of the database when it was read
 
     @classmethod
     def read(cls, path: Path) -> Accounts:
-        """Read the database. Raises sqlite3.Error, also if it is locked, and ValueError."""
+        """Read the database. Raises one of UNREADABLE, also if it is locked."""
         with open_database(path, wait_s=0.0) as database:
-            return cls.of(database)
+            found = cls.of(database)
+        found.changed_at = path.stat().st_mtime
+        return found
+
+    def are_old(self, path: Path) -> bool:
+        """Return whether the database was edited since it was read. Raises OSError."""
+        return path.stat().st_mtime != self.changed_at
 
     @classmethod
     def of(cls, database: sqlite3.Connection) -> Accounts:
@@ -187,6 +229,40 @@ class Accounts:
     def find(self, userid: int, bank: str | None) -> Association | None:
         """Return the association of a job; without a bank, that of the user's default bank."""
         return self.users.get((userid, bank or self.default_bank.get(userid, "")))
+
+    def keep_usage(self, before: Accounts) -> None:
+        """Take over the usage that has changed since it was recorded."""
+        for key, old in before.users.items():
+            user = self.users.get(key)
+            if user is not None and old.usage_at > user.usage_at:
+                user.usage, user.usage_at = old.usage, old.usage_at
+
+    # --- what is refused, however long a job would wait
+
+    def queue_problem(self, user: Association, queue: str | None) -> str | None:
+        """Return why the user may not use a queue; None if they may."""
+        if queue not in self.queues or queue in _names(user.queues):
+            return None
+        text = f'queue "{queue}" not valid for user; valid queues for user: {user.queues}'
+        return f"{text} (the accounts have this queue, so it is for members only)"
+
+    def size_problem(self, user: Association, size: Size) -> str | None:
+        """Return the limit of the queue or of the user that a job alone exceeds, if it does."""
+        queue = self.queues.get(size.queue)
+        if queue is not None and beyond(size.nnodes, queue.max_nodes):
+            return (
+                f"job size ({size.nnodes} node(s)) is greater than max resources limit "
+                f"configured for queue ({queue.max_nodes} node(s))"
+            )
+        if not beyond(size.nnodes, user.max_nodes) and not beyond(size.ncores, user.max_cores):
+            return None
+        nodes, cores = (
+            "unlimited" if each is None else each for each in (user.max_nodes, user.max_cores)
+        )
+        return (
+            f"job size ({size.nnodes} node(s), {size.ncores} core(s)) is greater than max "
+            f"resources limits configured for association ({nodes} node(s), {cores} core(s))"
+        )
 
 
 # --- fair share

@@ -16,15 +16,24 @@ for that no longer: until then another job may have the room, which may be the o
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import msgspec
 import trio
-from accounts import Accounts, Association, record_usage, set_fair_shares, usage_to_record
+from accounts import (
+    UNREADABLE,
+    Accounts,
+    Association,
+    Size,
+    beyond,
+    record_usage,
+    room_text,
+    set_fair_shares,
+    usage_to_record,
+)
 
 from flux_trio import jobtap
 
@@ -44,17 +53,7 @@ USER_RESOURCES: Final = "max-resources-user-limit"
 QUEUE_JOBS: Final = "max-run-jobs-queue"
 QUEUE_RESOURCES: Final = "max-resources-queue"
 LIMITS_LATER: Final = "limits-after-dependencies"  # of one that waits for something else, too
-UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # locked, missing or inconsistent
 OURS: Final = frozenset({USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES, LIMITS_LATER})
-NO_ROOM: Final = "is not allowed; try again later"
-
-
-class Size(NamedTuple):
-    """The size of a job, for limits, and its queue."""
-
-    nnodes: int
-    ncores: int
-    queue: str
 
 
 def _association(job: jobtap.Job) -> tuple[int, str] | None:
@@ -63,9 +62,9 @@ def _association(job: jobtap.Job) -> tuple[int, str] | None:
     return None if bank is None else (job.userid, bank)
 
 
-def _association_in_queue(job: jobtap.Job) -> tuple[int, str, str] | None:
+def _place(job: jobtap.Job) -> tuple[int, str, str] | None:
     found = _association(job)
-    return None if found is None else (*found, job.data["queue"])
+    return None if found is None else (*found, job.data["size"].queue)
 
 
 def _admitted(job: jobtap.Job) -> int:
@@ -73,20 +72,22 @@ def _admitted(job: jobtap.Job) -> int:
     return int(job.data.get("admitted", False))
 
 
-def _admitted_nodes(job: jobtap.Job) -> int:
-    return _admitted(job) and int(job.data["nnodes"])
+def _admitted_size(key: str) -> Callable[[jobtap.Job], int]:
+    return lambda job: _admitted(job) and int(getattr(job.data["size"], key))
 
 
-def _admitted_cores(job: jobtap.Job) -> int:
-    return _admitted(job) and int(job.data["ncores"])
+def _refuse(problem: str | None) -> None:
+    """Refuse the job, or its update, for a problem if there is one."""
+    if problem is not None:
+        raise jobtap.Reject(problem)
 
 
-def _beyond(value: float, limit: int | None) -> bool:
-    return limit is not None and value > limit
-
-
-def _names(text: str) -> list[str]:
-    return [each for each in text.split(",") if each]
+def _refuse_full(obstacles: Set[str], to: str) -> None:
+    """Refuse an update to what has no room: a job cannot return to DEPEND."""
+    if obstacles:
+        what = "max-run-jobs" if obstacles & {USER_JOBS, QUEUE_JOBS} else "max-resources"
+        text = f"updating to {to} while it is already at {what} limit"
+        raise jobtap.Reject(f"{text} is not allowed; try again later")
 
 
 # --- the plugin
@@ -126,15 +127,14 @@ class Multifactor(jobtap.Plugin):
 
     active_jobs = jobtap.counter(*ACTIVE, key=_association)
     admitted_jobs = jobtap.counter(*ACTIVE, key=_association, amount=_admitted)
-    admitted_nodes = jobtap.counter(*ACTIVE, key=_association, amount=_admitted_nodes)
-    admitted_cores = jobtap.counter(*ACTIVE, key=_association, amount=_admitted_cores)
-    queue_jobs = jobtap.counter(*ACTIVE, key=_association_in_queue, amount=_admitted)
-    queue_nodes = jobtap.counter(*ACTIVE, key=_association_in_queue, amount=_admitted_nodes)
+    admitted_nodes = jobtap.counter(*ACTIVE, key=_association, amount=_admitted_size("nnodes"))
+    admitted_cores = jobtap.counter(*ACTIVE, key=_association, amount=_admitted_size("ncores"))
+    queue_jobs = jobtap.counter(*ACTIVE, key=_place, amount=_admitted)
+    queue_nodes = jobtap.counter(*ACTIVE, key=_place, amount=_admitted_size("nnodes"))
 
     def __init__(self) -> None:
         self._settings = Conf(database="")
         self._accounts = Accounts()
-        self._read_at = 0.0  # modification time of the database then
         # The jobs that wait for a limit, by association, oldest first.
         self._held: dict[tuple[int, str], dict[int, None]] = {}
 
@@ -151,7 +151,7 @@ class Multifactor(jobtap.Plugin):
         """Start the task that updates usage and database every `interval`."""
         self._held.clear()
         with suppress(*UNREADABLE):  # a plugin that was removed for this one has written its usage
-            if self._read_at != _changed_at(Path(self._settings.database)):
+            if self._accounts.are_old(Path(self._settings.database)):
                 self._read()
         self.start_soon(self._tend)
 
@@ -167,83 +167,45 @@ class Multifactor(jobtap.Plugin):
         """Check account, queue, project, and the limits that waiting cannot satisfy."""
         if not self._accounts.users:
             return  # it waits in PRIORITY until there is data
-        system = job.jobspec.system
         user = self._find(job.userid, _bank_of(job))
         if not user.active:
             raise jobtap.Reject("user/bank entry has been disabled from flux-accounting DB")
-        self._check_queue(user, job.jobspec.queue)
-        self._check_project(user, system.get("project"))
+        _refuse(self._accounts.queue_problem(user, job.jobspec.queue))
+        _refuse(user.project_problem(job.jobspec.system.get("project")))
         if job.state == jobtap.State.NEW:
             active = self.active_jobs[user.userid, user.bank]
-            if _beyond(active + 1, user.max_active_jobs):
+            if beyond(active + 1, user.max_active_jobs):
                 raise jobtap.Reject("user has max active jobs")
-        self._check_size(user, _size_of(job))
+        _refuse(self._accounts.size_problem(user, _size_of(job)))
 
     @jobtap.on("job.update.attributes.system.queue")
     def update_queue(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
-        """Allow a queue that the user may use and that has room; a job cannot return to DEPEND."""
+        """Allow a queue that the user may use and that has room."""
         user = self._find(job.userid, _bank_of(job))
         queue = str(update.value)
-        self._check_queue(user, queue)
+        _refuse(self._accounts.queue_problem(user, queue))
         size = _size_of(job)._replace(queue=queue)
-        if _admitted(job) and size.queue != job.data["queue"]:
-            full = self._full_queue(user, size)
-            if full:
-                what = "max-run-jobs" if QUEUE_JOBS in full else "max-resources"
-                text = f"updating to queue {size.queue} while it is already at {what} limit"
-                raise jobtap.Reject(f"{text} {NO_ROOM}")
+        if _admitted(job) and queue != job.data["size"].queue:
+            _refuse_full(self._full_queue(user, size), f"queue {queue}")
         return jobtap.UpdateAllowed()
 
     @jobtap.on("job.update.attributes.system.bank")
     def update_bank(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
-        """Allow a bank of the user that has room; a job cannot return to DEPEND."""
+        """Allow a bank of the user that has room."""
         user = self._find(job.userid, update.value)
         if user.bank == job.data.get("bank"):
             return jobtap.UpdateAllowed()
-        if _beyond(self.active_jobs[user.userid, user.bank] + 1, user.max_active_jobs):
+        if beyond(self.active_jobs[user.userid, user.bank] + 1, user.max_active_jobs):
             raise jobtap.Reject("new bank is already at max-active-jobs limit")
-        full = self._full(user, _size_of(job)) if _admitted(job) else set()
-        if full:
-            jobs_only = full & {USER_JOBS, QUEUE_JOBS}
-            what = "max-run-jobs" if jobs_only else "max-resources"
-            text = f"updating to bank {user.bank} while it is already at {what} limit"
-            raise jobtap.Reject(f"{text} {NO_ROOM}")
+        if _admitted(job):
+            _refuse_full(self._full(user, _size_of(job)), f"bank {user.bank}")
         return jobtap.UpdateAllowed()
 
     def _find(self, userid: int, bank: Any) -> Association:
         user = self._accounts.find(userid, bank)
         if user is None:
-            raise jobtap.Reject(
-                f"cannot find user/bank or user/default bank entry for uid: {userid}"
-            )
+            raise jobtap.Reject(_unknown(userid))
         return user
-
-    def _check_queue(self, user: Association, queue: str | None) -> None:
-        if queue in self._accounts.queues and queue not in _names(user.queues):
-            text = f'queue "{queue}" not valid for user; valid queues for user: {user.queues}'
-            raise jobtap.Reject(f"{text} (the accounts have this queue, so it is for members only)")
-
-    def _check_project(self, user: Association, project: Any) -> None:
-        if project is not None and project not in _names(user.projects):
-            raise jobtap.Reject(
-                f'project "{project}" not valid for user; valid projects for user: {user.projects}'
-            )
-
-    def _check_size(self, user: Association, size: Size) -> None:
-        queue = self._accounts.queues.get(size.queue)
-        if queue is not None and _beyond(size.nnodes, queue.max_nodes):
-            raise jobtap.Reject(
-                f"job size ({size.nnodes} node(s)) is greater than max resources limit "
-                f"configured for queue ({queue.max_nodes} node(s))"
-            )
-        if _beyond(size.nnodes, user.max_nodes) or _beyond(size.ncores, user.max_cores):
-            nodes, cores = (
-                "unlimited" if each is None else each for each in (user.max_nodes, user.max_cores)
-            )
-            raise jobtap.Reject(
-                f"job size ({size.nnodes} node(s), {size.ncores} core(s)) is greater than max "
-                f"resources limits configured for association ({nodes} node(s), {cores} core(s))"
-            )
 
     # --- limits while a job is active
 
@@ -309,9 +271,7 @@ class Multifactor(jobtap.Plugin):
         if user is not None and job.R is not None:
             now = self.now()
             used = max(0.0, now - job.R["execution"].get("starttime", now))
-            nnodes = job.data["nnodes"]
-            user.usage = user.usage_now(now, self._settings.half_life) + nnodes * used
-            user.usage_at = now
+            user.charge(job.data["size"].nnodes * used, now, self._settings.half_life)
         self._forget(job)
         self._release(key)
 
@@ -322,19 +282,13 @@ class Multifactor(jobtap.Plugin):
 
     def _describe(self, job: jobtap.Job, bank: str) -> None:
         """Store the job's bank and size, and count it again."""
-        job.data.update(bank=bank, **_size_of(job)._asdict())
+        job.data.update(bank=bank, size=_size_of(job))
         self._recount(job)
 
     def _recount(self, job: jobtap.Job) -> None:
-        for counter in (
-            self.active_jobs,
-            self.admitted_jobs,
-            self.admitted_nodes,
-            self.admitted_cores,
-            self.queue_jobs,
-            self.queue_nodes,
-        ):
-            counter.update(job)
+        for name, value in vars(Multifactor).items():
+            if isinstance(value, jobtap.Counter):
+                getattr(self, name).update(job)
 
     def _admit(self, job: jobtap.Job) -> None:
         """Count the job against the limits."""
@@ -391,15 +345,15 @@ class Multifactor(jobtap.Plugin):
 
     def _obstacles(self, user: Association, job: jobtap.Job) -> set[str]:
         """Return the dependencies that the job needs now."""
-        return {LIMITS_LATER} if job.dependencies - OURS else self._full(user, _size_in(job))
+        return {LIMITS_LATER} if job.dependencies - OURS else self._full(user, job.data["size"])
 
     def _full(self, user: Association, size: Size) -> set[str]:
         """Return the dependencies that one more job of `size` would need."""
         key = (user.userid, user.bank)
         found = self._full_queue(user, size)
-        if _beyond(self.admitted_jobs[key] + 1, user.max_running_jobs):
+        if beyond(self.admitted_jobs[key] + 1, user.max_running_jobs):
             found.add(USER_JOBS)
-        if _beyond(self.admitted_nodes[key] + size.nnodes, user.max_nodes) or _beyond(
+        if beyond(self.admitted_nodes[key] + size.nnodes, user.max_nodes) or beyond(
             self.admitted_cores[key] + size.ncores, user.max_cores
         ):
             found.add(USER_RESOURCES)
@@ -409,14 +363,13 @@ class Multifactor(jobtap.Plugin):
         queue = self._accounts.queues.get(size.queue)
         key = (user.userid, user.bank, size.queue)
         found = set()
-        if queue is not None and _beyond(self.queue_jobs[key] + 1, queue.max_running_jobs):
+        if queue is not None and beyond(self.queue_jobs[key] + 1, queue.max_running_jobs):
             found.add(QUEUE_JOBS)
-        if queue is not None and _beyond(self.queue_nodes[key] + size.nnodes, queue.max_nodes):
+        if queue is not None and beyond(self.queue_nodes[key] + size.nnodes, queue.max_nodes):
             found.add(QUEUE_RESOURCES)
         return found
 
     def _user_of(self, job: jobtap.Job) -> Association | None:
-        """Return the association that the job counts for; None if it came before there was data."""
         key = _association(job)
         return None if key is None else self._accounts.users.get(key)
 
@@ -431,8 +384,7 @@ class Multifactor(jobtap.Plugin):
         if user is None:
             user = self._accounts.find(job.userid, _bank_of(job))
             if user is None:
-                note = f"cannot find user/bank or user/default bank entry for uid: {job.userid}"
-                job.raise_exception(self.name, 0, note)
+                job.raise_exception(self.name, 0, _unknown(job.userid))
                 return jobtap.UNAVAILABLE
             self._count(job, user)
         elif not _admitted(job) and job.state not in UNADMITTED:  # explained while it was in one
@@ -448,7 +400,7 @@ class Multifactor(jobtap.Plugin):
     def _factors(self, user: Association, job: jobtap.Job) -> dict[str, tuple[float, float]]:
         """Return (weight, factor) by name."""
         weights = self._settings.weights
-        queue = self._accounts.queues.get(job.data["queue"])
+        queue = self._accounts.queues.get(job.data["size"].queue)
         bank = self._accounts.banks.get(user.bank)
         return {
             "fair share": (weights.fairshare, user.fair_share),
@@ -473,25 +425,21 @@ class Multifactor(jobtap.Plugin):
             return text
         if LIMITS_LATER in self._obstacles(user, job):
             return f"{text}; limits are checked when nothing else holds the job"
-        return "; ".join([text, *self._full_text(user, _size_in(job))])
+        return "; ".join([text, *self._full_text(user, job.data["size"])])
 
     def _full_text(self, user: Association, size: Size) -> Iterator[str]:
         """Yield how much there is, and may be, of each limit that holds a job of `size`."""
         key, obstacles = (user.userid, user.bank), self._full(user, size)
         if obstacles & {USER_JOBS, USER_RESOURCES}:
+            of_jobs = self.admitted_jobs[key], user.max_running_jobs
+            text = f"the user has {room_text(of_jobs, (self.admitted_nodes[key], user.max_nodes))}"
             cores = f" and {self.admitted_cores[key]:g} of {user.max_cores} cores"
-            yield (
-                f"the user has {self.admitted_jobs[key]:g} of {_limit(user.max_running_jobs)} jobs "
-                f"that may run, on {self.admitted_nodes[key]:g} of {_limit(user.max_nodes)} nodes"
-                f"{'' if user.max_cores is None else cores}"
-            )
+            yield text if user.max_cores is None else text + cores
         if obstacles & {QUEUE_JOBS, QUEUE_RESOURCES}:
             queue, place = self._accounts.queues[size.queue], (*key, size.queue)
-            yield (
-                f"in queue {size.queue} the user has {self.queue_jobs[place]:g} of "
-                f"{_limit(queue.max_running_jobs)} jobs that may run, on "
-                f"{self.queue_nodes[place]:g} of {_limit(queue.max_nodes)} nodes"
-            )
+            of_jobs = self.queue_jobs[place], queue.max_running_jobs
+            room = room_text(of_jobs, (self.queue_nodes[place], queue.max_nodes))
+            yield f"in queue {size.queue} the user has {room}"
 
     # --- queries and updates
 
@@ -524,28 +472,21 @@ class Multifactor(jobtap.Plugin):
         while True:
             self._refresh()
             await trio.sleep(self._settings.interval)
+            path = Path(self._settings.database)
             try:
-                await self._exchange(Path(self._settings.database))
+                if self._settings.record_usage:
+                    usage = usage_to_record(self._accounts)
+                    await trio.to_thread.run_sync(record_usage, path, usage)
+                if self._accounts.are_old(path):
+                    self._read()
             except UNREADABLE as error:
                 text = f"{self._settings.database}: {error}; the accounts stay as they were"
                 self.log(jobtap.Level.ERR, text)
 
-    async def _exchange(self, path: Path) -> None:
-        """Write the usage to the database, and read it if it was edited."""
-        if self._settings.record_usage:
-            await trio.to_thread.run_sync(record_usage, path, usage_to_record(self._accounts))
-        if self._read_at != _changed_at(path):
-            self._read()
-
     def _read(self) -> None:
-        path = Path(self._settings.database)
-        fresh = Accounts.read(path)
-        for key, user in self._accounts.users.items():
-            if key in fresh.users and user.usage_at > fresh.users[key].usage_at:
-                fresh.users[key].usage = user.usage  # not recorded yet
-                fresh.users[key].usage_at = user.usage_at
+        fresh = Accounts.read(Path(self._settings.database))
+        fresh.keep_usage(self._accounts)
         self._accounts = fresh
-        self._read_at = _changed_at(path)
 
     def _refresh(self) -> None:
         """Compute fair shares and priorities, and release jobs if limits have grown."""
@@ -555,8 +496,8 @@ class Multifactor(jobtap.Plugin):
         self.reprioritize_all()
 
 
-def _limit(limit: int | None) -> str:
-    return "any number of" if limit is None else str(limit)
+def _unknown(userid: int) -> str:
+    return f"cannot find user/bank or user/default bank entry for uid: {userid}"
 
 
 def _bank_of(job: jobtap.Job) -> str | None:
@@ -564,15 +505,6 @@ def _bank_of(job: jobtap.Job) -> str | None:
     return None if bank is None else str(bank)
 
 
-def _changed_at(path: Path) -> float:
-    return path.stat().st_mtime
-
-
 def _size_of(job: jobtap.Job) -> Size:
     spec = job.jobspec
     return Size(spec.nnodes or 1, spec.ncores, spec.queue or "")
-
-
-def _size_in(job: jobtap.Job) -> Size:
-    """Return the size with which the job was counted."""
-    return Size(job.data["nnodes"], job.data["ncores"], job.data["queue"])
