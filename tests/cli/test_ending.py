@@ -120,19 +120,17 @@ def held_instance(tmp_path: Path, *, end_s: float = 0.5, judged: bool = True) ->
         yield Held(instance, errors)
 
 
-@pytest.mark.parametrize("way", ["thread", "shield", "spins"])
-def test_plugin_and_its_module_are_removed_without_the_task_that_goes_on(
-    tmp_path: Path, way: str
-) -> None:
+def test_plugin_and_its_module_are_removed_without_the_task_that_goes_on(tmp_path: Path) -> None:
+    ways = ("thread", "shield", "spins")
     with held_instance(tmp_path) as held:
-        name = held.hold(way)
+        names = [held.hold(way) for way in ways]
         removed = held.instance.invoke("jobtap", "remove", "holds")
-        assert (removed.exit_code, removed.stderr) == (
-            0,
-            f"flux-trio jobtap remove: {name} goes on, and was abandoned\n",
+        assert removed.exit_code == 0
+        assert sorted(removed.stderr.splitlines()) == sorted(
+            f"flux-trio jobtap remove: {name} goes on, and was abandoned" for name in names
         )
         held.instance.ok("jobtap", "load", tmp_path / "holds.py")
-        name = held.hold(way)
+        name = held.hold("spins")
         reloaded = held.instance.invoke("module", "reload", "job-manager")
         assert (reloaded.exit_code, reloaded.stderr) == (
             0,
@@ -141,12 +139,11 @@ def test_plugin_and_its_module_are_removed_without_the_task_that_goes_on(
         jobid = held.instance.ok("submit", "true").strip()
         held.instance.ok("job", "wait-event", "-q", jobid, "clean")
         held.instance.ok("jobtap", "load", tmp_path / "holds.py")
-        last = held.hold(way)
+        last = held.hold("shield")
         assert held.instance.stop() == 0
         said = held.errors.splitlines()[-1]
         assert said.startswith("flux-trio: has ended; left behind: ")
-        assert name in said
-        assert last in said
+        assert all(each in said for each in (*names, name, last))
     with running_instance(tmp_path / "state") as again:
         assert again.ok("jobs", "-a", "-n", "-o", "{id} {status}") == f"{jobid} COMPLETED\n"
 
@@ -162,7 +159,7 @@ def test_plugin_and_its_module_are_removed_without_the_task_that_goes_on(
 def test_what_a_plugin_leaves_to_python_does_not_hold_the_process(
     tmp_path: Path, way: str, code: int, said: str
 ) -> None:
-    with held_instance(tmp_path) as held:
+    with held_instance(tmp_path, judged=False) as held:
         held.hold(way)
         held.instance.process.send_signal(signal.SIGTERM)
         assert held.instance.process.wait(DEADLINE_S) == code
@@ -287,21 +284,3 @@ def test_step_that_does_not_end_is_named_and_ends_the_process_at_its_limit() -> 
         "flux-trio: waits for godot, at most 1.1 s; a second signal ends it at once",
         "flux-trio: ended after 1.1 s: it waited for godot",
     ]
-
-
-def test_signal_of_a_step_is_the_first_and_the_next_one_ends_the_process() -> None:
-    command = [sys.executable, "-c", dedent(ENDS), "1000"]
-    with subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        assert process.stdout is not None
-        assert process.stderr.readline().endswith("a second signal ends it at once\n")
-        process.terminate()
-        assert process.stderr.readline().endswith("another signal ends it at once\n")
-        process.terminate()
-        assert process.stderr.readline() == (
-            "flux-trio: ended at once by a second signal; it waited for godot\n"
-        )
-        assert process.stdout.read() == "cleaned up\n"
-        assert process.wait(DEADLINE_S) == 1
