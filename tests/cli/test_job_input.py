@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.feeding import piped
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance
 
 pytestmark = pytest.mark.real
@@ -37,6 +38,12 @@ def fed(
             process.kill()
 
 
+def given(instance: RunningInstance, text: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """What a command does, in this process, with a text in a pipe as its standard input."""
+    with piped(text.encode()) as pipe, pipe.open("rb") as stdin:
+        return instance.call(*args, stdin=stdin)
+
+
 def write_all_it_reads(process: subprocess.Popen[bytes]) -> int:
     """Write until the pipe has been full for a while; how many bytes went."""
     assert process.stdin is not None
@@ -56,7 +63,7 @@ def test_cat_prints_the_file_that_run_reads(instance: RunningInstance, tmp_path:
 
 
 def test_input_goes_to_all_tasks_and_its_end_closes_it(instance: RunningInstance) -> None:
-    done = instance.run("run", "-n3", "sh", "-c", "cat; echo end", stdin="a line\n")
+    done = given(instance, "a line\n", "run", "-n3", "sh", "-c", "cat; echo end")
     assert sorted(done.stdout.splitlines()) == ["a line"] * 3 + ["end"] * 3
     assert (done.stderr, done.returncode) == ("", 0)
 
@@ -76,12 +83,12 @@ def test_input_comes_as_it_is_written(instance: RunningInstance) -> None:
 def test_job_that_ends_without_reading_ends_the_command(instance: RunningInstance) -> None:
     with fed(instance, "run", "sh", "-c", "exit 3") as run:  # nobody closes its input
         assert run.wait(DEADLINE_S) == 3
-    done = instance.run("run", "true", stdin=LONG)
+    done = given(instance, LONG, "run", "true")
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
 
 
 def test_task_that_ends_holds_up_no_other(instance: RunningInstance) -> None:
-    done = instance.run("run", "-n2", "sh", "-c", "[ $FLUX_TASK_RANK = 1 ] || cat", stdin=LONG)
+    done = given(instance, LONG, "run", "-n2", "sh", "-c", "[ $FLUX_TASK_RANK = 1 ] || cat")
     assert (done.stdout == LONG, done.stderr, done.returncode) == (True, "", 0)
 
 
@@ -127,13 +134,13 @@ def test_terminal_is_not_read(instance: RunningInstance) -> None:
 def test_file_of_an_option_comes_first(instance: RunningInstance, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("from the file\n")
-    done = instance.run("run", f"--input={file}", "cat", stdin="from the pipe\n")
+    done = given(instance, "from the pipe\n", "run", f"--input={file}", "cat")
     assert (done.stdout, done.stderr) == ("from the file\n", "")
 
 
 def test_attach_sends_input_to_a_job_that_takes_it(instance: RunningInstance) -> None:
     jobid = instance.ok("submit", WITH_INPUT, "cat").strip()
-    done = instance.run("job", "attach", jobid, stdin="hello\n")
+    done = given(instance, "hello\n", "job", "attach", jobid)
     assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 0)
 
 
@@ -155,7 +162,7 @@ def test_attach_may_leave_input_to_others(instance: RunningInstance) -> None:
         assert watching.stdin is not None
         watching.stdin.write(b"unread\n")
         watching.stdin.flush()
-        assert instance.run("job", "attach", jobid, stdin="read\n").stdout == "read\n"
+        assert given(instance, "read\n", "job", "attach", jobid).stdout == "read\n"
         assert watching.wait(DEADLINE_S) == 0
 
 

@@ -136,11 +136,3 @@ def test_what_the_limit_cuts_off_is_noted_and_the_job_is_well(instance: RunningI
     assert (done.stdout, done.exit_code) == ("0123456789", 0)
     note = "flux-trio job attach: output is cut off: 10 bytes are kept, 4 are not\n"
     assert done.stderr == note
-
-
-def test_reader_that_goes_away_ends_the_command(instance: RunningInstance) -> None:
-    with instance.popen("run", "sh", "-c", "seq 100000") as run:
-        assert run.stdout is not None
-        assert os.read(run.stdout.fileno(), 4) == b"1\n2\n"
-        run.stdout.close()
-        run.wait(DEADLINE_S)

@@ -161,7 +161,7 @@ def test_one_queue_is_stopped_and_disabled_alone(queues: RunningInstance) -> Non
         "debug: Scheduling is stopped: debug off",
         "0 alloc requests queued",
     ]
-    refused = queues.run("submit", QUICK, "true")
+    refused = queues.call("submit", QUICK, "true")
     assert refused.stderr.endswith("ERROR: job submission to batch is disabled: closed\n")
     assert queues.ok("queue", "start", "-a").splitlines() == [
         "batch: Scheduling is started",
@@ -177,12 +177,12 @@ def test_one_queue_is_stopped_and_disabled_alone(queues: RunningInstance) -> Non
 def test_all_queues_have_to_be_meant(queues: RunningInstance) -> None:
     """33.admin.2, 33.admin.5"""
     text = "Named queues are defined. Specify queues or use --all.\n"
-    assert queues.run("queue", "stop").stderr.endswith(text)
+    assert queues.call("queue", "stop").stderr.endswith(text)
     text = "Use --all to apply this command to all queues\n"
-    assert queues.run("queue", "disable").stderr.endswith(text)
+    assert queues.call("queue", "disable").stderr.endswith(text)
     text = "'nosuch' is not a valid queue\n"
-    assert queues.run("queue", "status", "nosuch").stderr.endswith(text)
-    assert queues.run("queue", "status", "a", "-q", "b").returncode == 2
+    assert queues.call("queue", "status", "nosuch").stderr.endswith(text)
+    assert queues.call("queue", "status", "a", "-q", "b").returncode == 2
 
 
 @pytest.mark.real
@@ -221,7 +221,7 @@ def test_drain_and_idle_wait_for_what_they_say(queues: RunningInstance) -> None:
     queues.ok("queue", "stop", "-a", "--quiet")
     jobid = queues.ok("submit", "-q", "debug", "-n2", QUICK, "true").strip()
     queues.ok("job", "wait-event", "-q", jobid, "priority")
-    assert queues.run("queue", "drain", "-t", "0.1s").stderr == (
+    assert queues.call("queue", "drain", "-t", "0.1s").stderr == (
         "flux-trio queue drain: ERROR: timeout\n"
     )
     assert queues.ok("queue", "drain", "batch") == ""
@@ -237,7 +237,7 @@ def test_queues_are_listed(queues: RunningInstance) -> None:
     lines = queues.ok("queue", "list").splitlines()
     assert [line.split()[0] for line in lines] == ["QUEUE", "batch*", "debug"]
     assert queues.ok("queue", "list", "-n", "-q", "debug", "-o", "nodes").split()[:1] == ["debug"]
-    assert "Unknown format field" in queues.run("queue", "list", "-o", "{x}").stderr
+    assert "Unknown format field" in queues.call("queue", "list", "-o", "{x}").stderr
 
 
 def test_jobs_in_other_queues_are_counted(queues: RunningInstance) -> None:

@@ -75,16 +75,6 @@ def test_the_command_finds_its_instance_and_nothing_is_left_of_it(tmp_path: Path
     assert not Path(statedir).exists()
 
 
-def test_a_state_directory_is_kept_and_gone_on_from(tmp_path: Path) -> None:
-    statedir = tmp_path / "state"
-    first = flux_trio("start", "--statedir", statedir, *FLUX_TRIO, "submit", "true")
-    assert first.returncode == 0, first.stderr
-    jobid = first.stdout.strip()
-    wait = ("job", "wait-event", "-q", jobid, "clean")
-    again = flux_trio("start", "--statedir", statedir, *FLUX_TRIO, *wait)
-    assert again.returncode == 0, again.stderr
-
-
 @contextmanager
 def started_with(signum: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
     """What is started in this block takes or ignores a signal, whatever these tests do."""

@@ -74,7 +74,7 @@ def flux_trio(
 
 
 def invoked(
-    *args: str | Path, env: Mapping[str, str] | None = None, stdin: str | None = None
+    *args: str | Path, env: Mapping[str, str] | None = None, stdin: str | IO[bytes] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The same in this process, which is quicker: no import, no start-up."""
     runner = click.testing.CliRunner(env=dict.fromkeys(OWN_VARIABLES) | dict(env or {}))
@@ -95,7 +95,9 @@ class RunningInstance:
         """Run `flux-trio args...` against this instance, as a process of its own."""
         return flux_trio(*args, env=self.env, stdin=stdin)
 
-    def call(self, *args: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, *args: str | Path, stdin: str | IO[bytes] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """The same in this process."""
         return invoked(*args, env=self.env, stdin=stdin)
 
