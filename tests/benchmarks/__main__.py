@@ -9,67 +9,26 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from importlib import import_module
+from inspect import isgeneratorfunction
+from pathlib import Path
 
-from tests.benchmarks.backfilling import conservative_25k
-from tests.benchmarks.deciding import alloc_decision
-from tests.benchmarks.finished import list_40k, restart_200k
 from tests.benchmarks.measure import Figure
-from tests.benchmarks.monitoring import judge_lassen, monitor_overhead, trace_overhead
-from tests.benchmarks.one_guest import one_guest
-from tests.benchmarks.pending import cancel_5k, pending_bytes, sched_1m
-from tests.benchmarks.plugins import load_plugin_100k, plugins_10, reprioritize_100k
-from tests.benchmarks.real_jobs import real_true
-from tests.benchmarks.reloading import reload_1k, reload_10k, reload_50
-from tests.benchmarks.shrinking import shrinking
-from tests.benchmarks.simulated import (
-    simulate_1k_nodes,
-    simulate_lassen,
-    simulate_lassen_watched,
-    simulate_week,
-)
-from tests.benchmarks.starting import first_job
-from tests.benchmarks.submitting import submit_inproc, submit_socket
-from tests.benchmarks.throughput import throughput, throughput_1k_nodes, throughput_10k_nodes
-from tests.benchmarks.viewing import view_10k
-from tests.benchmarks.worlds import worlds_cores, worlds_stack
 
-BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
-    each.__name__: each
-    for each in (
-        throughput,
-        throughput_1k_nodes,
-        throughput_10k_nodes,
-        submit_inproc,
-        submit_socket,
-        reload_50,
-        reload_1k,
-        reload_10k,
-        cancel_5k,
-        alloc_decision,
-        conservative_25k,
-        real_true,
-        first_job,
-        restart_200k,
-        list_40k,
-        simulate_1k_nodes,
-        simulate_lassen,
-        simulate_lassen_watched,
-        simulate_week,
-        one_guest,
-        judge_lassen,
-        monitor_overhead,
-        trace_overhead,
-        plugins_10,
-        reprioritize_100k,
-        load_plugin_100k,
-        pending_bytes,
-        sched_1m,
-        view_10k,
-        worlds_cores,
-        worlds_stack,
-        shrinking,
-    )
-}
+
+def _benchmarks() -> dict[str, Callable[[], Iterator[Figure]]]:
+    """Return the functions of the files beside this one that yield figures, by name."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+    modules = [import_module(f"tests.benchmarks.{name}") for name in names]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if isgeneratorfunction(value) and value.__module__ == module.__name__ and name[0] != "_"
+    }
+
+
+BENCHMARKS = _benchmarks()
 
 
 def main(names: list[str]) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Surroundings, durable_store, open_instance
 from flux_trio.jobtap import Plugin
 from flux_trio.messages import FluxError, Request, Response, topics
+from flux_trio.sim import make_machine
 from flux_trio.trace import Sink, TurnSink
 
 
@@ -38,30 +40,51 @@ def simulated_job(seconds: float, **options: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def measured_instance(
     inventory: ResourceSet,
-    statedir: Path,
     sinks: Iterable[Sink] = (),
     *,
-    listen: bool = False,
-    config: Config | None = None,
+    statedir: Path | None = None,
     plugins: Iterable[Plugin] = (),
     turn_sinks: Iterable[TurnSink] = (),
 ) -> AsyncIterator[Handle]:
-    """A handle on an instance as a user would run it: SQLite, every service, the real clock."""
-    config = config or Config()
-    given = Surroundings(
-        inventory=inventory,
-        userid=0,
-        epoch=time.time(),
-        statedir=statedir,
-        listen=listen,
-        store=durable_store(config, statedir),
-        sinks=sinks,
-        turn_sinks=turn_sinks,
-        plugins=plugins,
-    )
-    async with open_instance(config, given) as instance, instance.connect() as client:
-        await client.call(topics.LIST_STATS)  # once it has read what jobs there are, it is up
-        yield client
+    """A handle on an instance as a user would run it: SQLite, every service, the real clock.
+
+    It listens if it has a `statedir`.
+    """
+    config = Config()
+    with tempfile.TemporaryDirectory() as directory:
+        place = statedir or Path(directory)
+        given = Surroundings(
+            inventory=inventory,
+            userid=0,
+            epoch=time.time(),
+            statedir=place,
+            listen=statedir is not None,
+            store=durable_store(config, place),
+            sinks=sinks,
+            turn_sinks=turn_sinks,
+            plugins=plugins,
+        )
+        async with open_instance(config, given) as instance, instance.connect() as client:
+            await client.call(topics.LIST_STATS)  # once it has read what jobs there are, it is up
+            yield client
+
+
+def in_instance(main: Callable[[Handle], Awaitable[Any]], nodes: int = 1, cores: int = 1) -> Any:
+    """Run `main` on a machine, of one core unless it says."""
+
+    async def run() -> Any:
+        async with measured_instance(make_machine(nodes, cores)) as client:
+            return await main(client)
+
+    return trio.run(run)
+
+
+async def own_seconds(count: int, **given: Any) -> float:
+    """Run `count` jobs; return the seconds of this process's own time. `given` is as above."""
+    async with measured_instance(make_machine(1, 128), **given) as client:
+        started = time.process_time()
+        await run_jobs(client, simulated_job(0.001), count)
+        return time.process_time() - started
 
 
 async def run_jobs(client: Handle, jobspec: dict[str, Any], count: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import trio
@@ -13,33 +13,21 @@ from flux_trio.cli.judge.monitoring import open_monitor
 from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.sim import WorkloadJob, make_machine, read_workload, simulate
-from flux_trio.trace import JsonLines, Record, Sink, TurnSink
+from flux_trio.trace import JsonLines, Record
 from flux_trio.trace.writing import WAITING_MAX
-from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
+from tests.benchmarks.measure import Figure, own_seconds
 
 COUNT = 3_000
 WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 ROUNDS = 3  # of each, in turn: machines have moods
 
 
-async def _run(*sinks: Sink, turn_sinks: Iterable[TurnSink] = ()) -> float:
-    """Seconds of this process's own time that the jobs take."""
-    with tempfile.TemporaryDirectory() as directory:
-        machine = make_machine(1, 128)
-        async with measured_instance(
-            machine, Path(directory), sinks, turn_sinks=turn_sinks
-        ) as client:
-            started = time.process_time()
-            await run_jobs(client, simulated_job(0.001), COUNT)
-            return time.process_time() - started
-
-
 async def _run_monitored() -> tuple[float, float]:
-    """The same with the monitor on, and the seconds until the monitor has seen all of it."""
+    """The seconds with the monitor on, and the seconds until the monitor has seen all of it."""
     started = time.perf_counter()
     async with open_monitor("classic") as monitor:
         monitor.report_to(lambda _level, _party, text: print(text))
-        seconds = await _run(monitor.append)
+        seconds = await own_seconds(COUNT, sinks=[monitor.append])
     return seconds, time.perf_counter() - started
 
 
@@ -80,7 +68,7 @@ async def _run_traced() -> tuple[float, int]:
     """The same with a trace that can be replayed, and its bytes."""
     with tempfile.TemporaryFile(buffering=0) as file:
         lines = JsonLines(file.write)
-        seconds = await _run(turn_sinks=[lines.append])
+        seconds = await own_seconds(COUNT, turn_sinks=[lines.append])
         lines.close()
         return seconds, file.tell()
 
@@ -89,7 +77,7 @@ def trace_overhead() -> Iterator[Figure]:
     """How much more the instance's process has to do; then the bytes of the trace for a job."""
     alone, traced, nbytes = [], [], 0
     for _ in range(ROUNDS):
-        alone.append(trio.run(_run))
+        alone.append(trio.run(own_seconds, COUNT))
         seconds, nbytes = trio.run(_run_traced)
         traced.append(seconds)
     yield Figure(round(100 * (min(traced) / min(alone) - 1), 1), "% more", COUNT)
@@ -100,7 +88,7 @@ def monitor_overhead() -> Iterator[Figure]:
     """How much more the instance's process has to do; then the jobs a second that are judged."""
     alone, watched, judged = [], [], []
     for _ in range(ROUNDS):
-        alone.append(trio.run(_run))
+        alone.append(trio.run(own_seconds, COUNT))
         seconds, until_seen = trio.run(_run_monitored)
         watched.append(seconds)
         judged.append(until_seen)

@@ -331,7 +331,7 @@ async def _ended(process: trio.Process) -> int:
 async def _serve(directory: str) -> None:
     """An instance with JOBS pending jobs, until standard input ends."""
     machine = make_machine(1, 1)
-    async with measured_instance(machine, Path(directory), listen=True) as client:
+    async with measured_instance(machine, statedir=Path(directory)) as client:
         for first in range(0, JOBS, 500):
             async with trio.open_nursery() as nursery:
                 for place in range(first, min(first + 500, JOBS)):

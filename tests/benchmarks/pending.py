@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,14 +14,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import trio
 import trio.testing
 
 from flux_trio.broker import Handle
 from flux_trio.formats import Jobspec
 from flux_trio.messages import Request, Response, topics
-from flux_trio.sim import make_machine
-from tests.benchmarks.measure import Figure, measured_instance
+from tests.benchmarks.measure import Figure, in_instance
 
 SUBMITS_MAX = 10_000  # unanswered at a time
 FEW_SUBMITS = 1_000  # the same where bytes are counted: of jobs, not of requests on their way
@@ -91,17 +88,6 @@ async def settled(client: Handle) -> None:
     await client.call(topics.JOB_STATS)
     await trio.testing.wait_all_tasks_blocked(0.01)
     await client.call(topics.JOB_STATS)
-
-
-def in_instance(main: Callable[[Handle], Awaitable[Any]]) -> Any:
-    """Run `main` on a machine of one core."""
-
-    async def run() -> Any:
-        with tempfile.TemporaryDirectory() as directory:
-            async with measured_instance(make_machine(1, 1), Path(directory)) as client:
-                return await main(client)
-
-    return trio.run(run)
 
 
 # --- bytes

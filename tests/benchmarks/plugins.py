@@ -14,7 +14,7 @@ from flux_trio import jobtap
 from flux_trio.broker import Handle
 from flux_trio.messages import topics
 from flux_trio.sim import make_machine
-from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
+from tests.benchmarks.measure import Figure, measured_instance, own_seconds
 from tests.benchmarks.pending import settled, submit_pending
 
 PLUGINS = 10
@@ -89,12 +89,7 @@ def plugins_10() -> Iterator[Figure]:
 
 async def _run(count: int, nplugins: int) -> float:
     plugins = [Watcher(f"watcher{place}") for place in range(nplugins)]
-    with tempfile.TemporaryDirectory() as directory:
-        machine = make_machine(1, 128)
-        async with measured_instance(machine, Path(directory), plugins=plugins) as client:
-            started = time.process_time()
-            await run_jobs(client, simulated_job(0.001), count)
-            return time.process_time() - started
+    return await own_seconds(count, plugins=plugins)
 
 
 def reprioritize_100k() -> Iterator[Figure]:
@@ -156,9 +151,7 @@ async def _longest_wait(client: Handle, plugin: Path) -> float:
 
 @asynccontextmanager
 async def _pending(count: int, plugins: Iterable[jobtap.Plugin]) -> AsyncIterator[Handle]:
-    with tempfile.TemporaryDirectory() as directory:
-        machine = make_machine(1, 1)
-        async with measured_instance(machine, Path(directory), plugins=plugins) as client:
-            await submit_pending(client, count)
-            await settled(client)
-            yield client
+    async with measured_instance(make_machine(1, 1), plugins=plugins) as client:
+        await submit_pending(client, count)
+        await settled(client)
+        yield client

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import trio
 
@@ -60,19 +58,12 @@ class Served:
 
 async def _best(count: int) -> float:
     served = Served()
-    with tempfile.TemporaryDirectory() as directory:
-        machine = make_machine(-(-count // 100), 100)
-        async with measured_instance(machine, Path(directory), [served.take]) as client:
-            await submit_pending(client, count)
-            while (await _states(client))["run"] < count:
-                await settled(client)
-            return min([await _once(client, served) for _ in range(ROUNDS)])
-
-
-async def _states(client: Handle) -> dict[str, int]:
-    stats = await client.call(topics.JOB_STATS)
-    states: dict[str, int] = stats["states"]
-    return states
+    machine = make_machine(-(-count // 100), 100)
+    async with measured_instance(machine, [served.take]) as client:
+        await submit_pending(client, count)
+        while (await client.call(topics.JOB_STATS))["states"]["run"] < count:
+            await settled(client)
+        return min([await _once(client, served) for _ in range(ROUNDS)])
 
 
 async def _once(client: Handle, served: Served) -> float:

@@ -15,8 +15,8 @@ from flux_trio.broker import Handle
 from flux_trio.client import open_client
 from flux_trio.messages import topics
 from flux_trio.sim import make_machine
-from tests.benchmarks.measure import Figure, measured_instance
-from tests.benchmarks.pending import in_instance, pending_job, submit_all
+from tests.benchmarks.measure import Figure, in_instance, measured_instance
+from tests.benchmarks.pending import pending_job, submit_all
 
 
 def submit_inproc() -> Iterator[Figure]:
@@ -42,7 +42,7 @@ def submit_socket() -> Iterator[Figure]:
 async def _by_socket(count: int) -> float:
     with tempfile.TemporaryDirectory() as directory:
         machine = make_machine(1, 1)
-        async with measured_instance(machine, Path(directory), listen=True) as client:
+        async with measured_instance(machine, statedir=Path(directory)) as client:
             instance = await client.call(topics.BROKER_INFO)
             token = (Path(directory) / "token").read_text()
             command = [sys.executable, "-m", __name__, instance["uri"], token, str(count)]

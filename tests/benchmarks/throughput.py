@@ -1,39 +1,41 @@
-"""Jobs a second from submit to INACTIVE: simulated 1 ms jobs, SQLite on."""
+"""Jobs a second from submit to INACTIVE, SQLite on: simulated 1 ms jobs, and real ones."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
-import trio
-
-from flux_trio.sim import make_machine
-from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
+from flux_trio.formats import Jobspec
+from tests.benchmarks.measure import Figure, in_instance, run_jobs, simulated_job
 
 
-def _jobs_per_second(nodes: int, cores: int, count: int) -> Figure:
-    async def main() -> float:
-        with tempfile.TemporaryDirectory() as directory:
-            async with measured_instance(make_machine(nodes, cores), Path(directory)) as client:
-                return await run_jobs(client, simulated_job(0.001), count)
-
-    return Figure(round(count / trio.run(main), 1), "jobs/s", count)
+def _figure(jobspec: dict[str, Any], count: int, nodes: int, cores: int) -> Figure:
+    seconds = in_instance(lambda client: run_jobs(client, jobspec, count), nodes, cores)
+    return Figure(round(count / seconds, 1), "jobs/s", count)
 
 
 def throughput() -> Iterator[Figure]:
     """One node of 128 cores; at a tenth of the size too, since no cost per job may grow."""
     for count in (1_000, 10_000):
-        yield _jobs_per_second(1, 128, count)
+        yield _simulated(count, 1, 128)
 
 
 def throughput_1k_nodes() -> Iterator[Figure]:
     """1,000 nodes of 128 cores."""
     for count in (1_000, 10_000):
-        yield _jobs_per_second(1_000, 128, count)
+        yield _simulated(count, 1_000, 128)
 
 
 def throughput_10k_nodes() -> Iterator[Figure]:
     """10,000 nodes of 1 core."""
     for count in (1_000, 10_000):
-        yield _jobs_per_second(10_000, 1, count)
+        yield _simulated(count, 10_000, 1)
+
+
+def real_true() -> Iterator[Figure]:
+    """Real `true` jobs, through the shell host; as many at a time as on 16 cores."""
+    yield _figure(Jobspec.from_command(["true"], cwd="/").to_json(), 500, 1, 16)
+
+
+def _simulated(count: int, nodes: int, cores: int) -> Figure:
+    return _figure(simulated_job(0.001), count, nodes, cores)
