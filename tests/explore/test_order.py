@@ -17,19 +17,9 @@ import msgspec
 import pytest
 
 from flux_trio.judge import Monitor
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    logged,
-    no_key,
-    received,
-    view,
-)
-from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import ANY_TOPIC, job_id, logged, no_key, received, topic_of
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab import Crash, Do, JobPlan, Plan
 from flux_trio.messages import topics

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from flux_trio.judge import Monitor
-from flux_trio.judge.engine.rule import Rules, received, sent
+from flux_trio.judge.engine.rule import Rules
+from flux_trio.judge.engine.selector import received, sent
 from flux_trio.judge.engine.view import Place
 from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.judge.views.calls import OPEN

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.judge.engine.monitor import Monitor
-from flux_trio.judge.engine.rule import Broken, Rules, logged, sent
+from flux_trio.judge.engine.rule import Broken, Rules
+from flux_trio.judge.engine.selector import logged, sent
 from flux_trio.messages import Request
 from tests.support.judged import hand_made, judge, made, made_event
 

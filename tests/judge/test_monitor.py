@@ -8,17 +8,9 @@ import pytest
 from flux_trio.judge.engine import readers
 from flux_trio.judge.engine.monitor import Monitor, Verdict
 from flux_trio.judge.engine.readers import all_readers
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Rules,
-    job_id,
-    logged,
-    received,
-    sent,
-    view,
-    while_live,
-)
-from flux_trio.judge.engine.view import Mark
+from flux_trio.judge.engine.rule import Broken, Rules
+from flux_trio.judge.engine.selector import job_id, logged, received, sent, while_live
+from flux_trio.judge.engine.view import Mark, view
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.judge.views.calls import ANSWER, ANSWERS
 from flux_trio.messages import Event, Request, Response

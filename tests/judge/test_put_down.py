@@ -9,7 +9,8 @@ import pytest
 
 from flux_trio.judge.engine.clock import Clock
 from flux_trio.judge.engine.monitor import PROMPT_S, Monitor
-from flux_trio.judge.engine.rule import Broken, Rule, Rules, sent
+from flux_trio.judge.engine.rule import Broken, Rule, Rules
+from flux_trio.judge.engine.selector import sent
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab import draw_plan
 from flux_trio.lab.stories.running import play

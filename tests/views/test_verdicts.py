@@ -11,7 +11,8 @@ import pytest
 
 from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Judgement, judge_trace, load_clauses, pick_records
-from flux_trio.judge.engine.rule import Broken, Rules, received, sent
+from flux_trio.judge.engine.rule import Broken, Rules
+from flux_trio.judge.engine.selector import received, sent
 from flux_trio.judge.known import parse_known, sort_known
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record, Shown, Source

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flux_trio.judge.checks.shapes import USERID
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, payload
-from flux_trio.judge.engine.selector import topic_of
-from flux_trio.judge.engine.view import Selector
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, payload, topic_of
+from flux_trio.judge.engine.view import Seen, Selector
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.trace import Record
 

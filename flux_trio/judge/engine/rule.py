@@ -15,61 +15,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from flux_trio.judge.engine.causes import UNEXPLAINED
-from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.selector import (
-    ANY_TOPIC,
-    OWN,
-    errnum,
-    job_id,
-    logged,
-    message,
-    no_key,
-    noted,
-    payload,
-    received,
-    rpc,
-    sent,
-    while_live,
-)
-from flux_trio.judge.engine.view import (
-    Key,
-    Seen,
-    Selector,
-    Trait,
-    Value,
-    View,
-    seen_once,
-    view,
-    views_marked,
-)
-from flux_trio.messages import Request, topics
+from flux_trio.judge.engine.view import Seen, Selector, Trait, Value, View, seen_once, views_marked
 from flux_trio.trace import Record
-
-__all__ = [
-    "ANY_TOPIC",
-    "OWN",
-    "Broken",
-    "Key",
-    "Rule",
-    "Rules",
-    "Seen",
-    "Selector",
-    "Subjects",
-    "View",
-    "errnum",
-    "job_id",
-    "logged",
-    "message",
-    "no_key",
-    "noted",
-    "payload",
-    "received",
-    "rpc",
-    "scheduler_lost",
-    "sent",
-    "view",
-    "while_live",
-]
 
 INSTANCE: Final = "instance"
 
@@ -251,16 +198,3 @@ class Rules:
             return function
 
         return register
-
-
-# --- lost parties
-
-
-def scheduler_lost(record: Record, facts: Facts) -> bool:
-    """Whether the job manager learns that the scheduler has gone, has failed, or is new."""
-    found = record.message
-    if isinstance(found, Request):
-        if found.topic == topics.JOB_MANAGER_DISCONNECT:
-            return found.sender == facts.scheduler
-        return found.topic == topics.SCHED_HELLO
-    return bool(errnum(record))  # an error response to alloc or free is fatal

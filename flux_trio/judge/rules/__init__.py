@@ -117,13 +117,3 @@ def rules_of_instance(edition: str, clauses: Mapping[str, Clause]) -> list[Rule]
     """Return the rules for what an instance that speaks an edition records itself."""
     rules, _ = applicable(rules_of(edition), Shown(), clauses, classic=edition == CLASSIC)
     return rules
-
-
-__all__ = [
-    "ALL_RULES",
-    "CURRENT_RULES",
-    "NEED_THE_BEGINNING",
-    "ROUTED_RULES",
-    "rules_of",
-    "rules_of_instance",
-]

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    COUNTERS,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+    STATE,
+    job_id,
     logged,
+    name_of,
     noted,
+    once,
     payload,
-    view,
     while_live,
 )
-from flux_trio.judge.engine.selector import COUNTERS, STATE, job_id, name_of, once
-from flux_trio.judge.engine.view import Place, seen_once
+from flux_trio.judge.engine.view import Place, Seen, seen_once, view
 from flux_trio.judge.views import execution, scheduling
 from flux_trio.judge.views.execution import STARTS, Start, is_open
 from flux_trio.judge.views.jobs import (

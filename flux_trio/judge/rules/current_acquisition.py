@@ -12,18 +12,9 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    errnum,
-    job_id,
-    message,
-    payload,
-    received,
-    sent,
-)
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, job_id, message, payload, received, sent
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.rules.rfc28_responses import TELL, as_sent
 from flux_trio.judge.rules.rfc28_scheduler import avoided, granted_after
 from flux_trio.judge.rules.rfc28_stream import ANSWERED, STREAMS, stream_of

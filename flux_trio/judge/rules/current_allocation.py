@@ -9,20 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    logged,
-    message,
-    payload,
-    sent,
-    view,
-)
-from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import EVENT, job_id, logged, message, payload, sent
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import GRANTS, Grant
 from flux_trio.judge.views.jobs import LIFE, Life

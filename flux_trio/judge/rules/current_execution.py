@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, one_of, require_key
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, errnum, job_id, payload, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, job_id, payload, sent
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
 from flux_trio.judge.views.durable import DOUBTS
 from flux_trio.judge.views.eventlogs import LOG

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.formats import ResourceSet
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    ANY_TOPIC,
     job_id,
     logged,
     noted,
     payload,
     sent,
+    topic_of,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, SchedJob, sched_job

@@ -7,19 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.jobspecs import count, known_by_value, part, system, totals, vertices
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    logged,
-    payload,
-    sent,
-    view,
-)
-from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import EVENT, job_id, logged, payload, sent
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, resources_in
 from flux_trio.messages import topics
 from flux_trio.trace import Record

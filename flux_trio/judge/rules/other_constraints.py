@@ -12,19 +12,9 @@ from typing import Any, Final, NamedTuple
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.constraints import Targets, failing, operators
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    logged,
-    payload,
-    sent,
-    view,
-)
-from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import EVENT, job_id, logged, payload, sent
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     HOSTS,

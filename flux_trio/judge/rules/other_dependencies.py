@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.formats import FormatError, parse_fluid
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, logged
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import logged
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.eventlogs import LOG, Log, broken_event, log_of
 from flux_trio.judge.views.jobs import DEPEND, LIFE, Life, context_of, is_fatal
 from flux_trio.trace import Record

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
 from flux_trio.judge.engine.packed import Packing
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, sent, view
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import sent
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.commits import STORING, Appended, Storing, appended
 from flux_trio.judge.views.traits import WITH_EVENTS
 from flux_trio.messages import topics

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, payload, sent
-from flux_trio.judge.engine.selector import errnum, once, topic_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, job_id, once, payload, sent, topic_of
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.execution import START, data_of
 from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, children, entries, execution

@@ -23,12 +23,10 @@ from flux_trio.judge.checks.jobspecs import (
     system,
     task,
 )
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    EVENT,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
     errnum,
     job_id,
     logged,
@@ -38,8 +36,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.view import Live, Place, Trait, view
+from flux_trio.judge.engine.view import Live, Place, Seen, Trait, view
 from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.execution import START, STARTS, Start, kind_of_answer
 from flux_trio.judge.views.traits import says

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.r_checks import CHECKS, Found, each_r, optional, wanted
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, view
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     HOSTS,

@@ -13,22 +13,19 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+    SEND,
     job_id,
     logged,
     noted,
     payload,
     received,
     sent,
-    view,
     while_live,
 )
-from flux_trio.judge.engine.selector import SEND
+from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.expiring import CLOCK, END, RAISING, has_crossed, raised_by, stepped
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.kvs import commit_ops

@@ -17,8 +17,9 @@ from flux_trio.judge.checks.shapes import (
     list_of,
     one_of,
 )
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, payload
-from flux_trio.judge.engine.selector import name_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, name_of, payload
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.expected_events import EVENTS, EXPECTED, Expected, is_told
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.trace import Record

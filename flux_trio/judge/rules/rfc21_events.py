@@ -9,21 +9,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import INTEGER, STRING
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
+    EVENT,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
     job_id,
     logged,
+    name_of,
     sent,
-    view,
     while_live,
 )
-from flux_trio.judge.engine.selector import EVENT, name_of
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.commits import stored_events
 from flux_trio.judge.views.durable import DOUBTS
 from flux_trio.judge.views.eventlogs import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, sent
-from flux_trio.judge.engine.selector import name_of, topic_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, name_of, sent, topic_of
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views import execution
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG, LOGGING, Log, Logging, broken_event, log_of

@@ -14,18 +14,9 @@ from flux_trio.judge.checks.shapes import (
     object_payload,
     require_key,
 )
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    errnum,
-    job_id,
-    logged,
-    message,
-    payload,
-    sent,
-)
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, job_id, logged, message, payload, sent
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
 from flux_trio.judge.views.holding import GRANTS

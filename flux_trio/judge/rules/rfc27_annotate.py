@@ -12,13 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.judge.checks.shapes import NUMBER, OBJECT, STRING, Shape, require_key
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    ANY_TOPIC,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    View,
     errnum,
     job_id,
     logged,
@@ -27,11 +24,10 @@ from flux_trio.judge.engine.rule import (
     payload,
     received,
     sent,
-    view,
+    topic_of,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Place, Seen, View, view
 from flux_trio.judge.views.commits import NULL, encoded
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    logged,
-    payload,
-    received,
-    sent,
-)
-from flux_trio.judge.engine.selector import RECV
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import RECV, job_id, logged, payload, received, sent
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering
 from flux_trio.judge.views.holding import WRITTEN, Written

@@ -6,17 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object, require_silence
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    logged,
-    payload,
-    received,
-    sent,
-)
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, payload, received, sent
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.granting import (
     ANSWERING,
     INVENTORY,

@@ -9,18 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    errnum,
-    job_id,
-    logged,
-    payload,
-    sent,
-)
-from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, job_id, logged, payload, sent, topic_of
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps

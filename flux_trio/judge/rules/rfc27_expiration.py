@@ -9,26 +9,23 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import INTEGER, JOB_ID, require_key
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
     OWN,
-    Broken,
-    Finding,
-    Key,
-    Rules,
-    Seen,
+    RECV,
     errnum,
     job_id,
     logged,
+    name_of,
     no_key,
     payload,
     received,
     rpc,
     sent,
-    view,
+    topic_of,
     while_live,
 )
-from flux_trio.judge.engine.selector import RECV, name_of, topic_of
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.view import Key, Live, Place, Seen, view
 from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent

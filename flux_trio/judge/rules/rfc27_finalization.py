@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    EVENT,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
     errnum,
     job_id,
     logged,
     payload,
     received,
     sent,
-    view,
+    topic_of,
     while_live,
 )
-from flux_trio.judge.engine.selector import EVENT, topic_of
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
 from flux_trio.judge.rules.rfc27_free import UNFREED, require_freed, unfreed
 from flux_trio.judge.views.eventlogs import LOGGING, Logging

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, sent
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held

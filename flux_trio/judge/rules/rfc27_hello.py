@@ -13,22 +13,17 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Key,
-    Rules,
-    Seen,
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
     errnum,
     job_id,
     message,
     payload,
     received,
     sent,
-    view,
+    topic_of,
 )
-from flux_trio.judge.engine.selector import topic_of
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Key, Place, Seen, view
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of

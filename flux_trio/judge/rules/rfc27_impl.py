@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.judge.checks.shapes import require_key
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    errnum,
-    job_id,
-    logged,
-    message,
-    sent,
-)
-from flux_trio.judge.engine.selector import EVENT, topic_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import EVENT, errnum, job_id, logged, message, sent, topic_of
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
 from flux_trio.judge.rules.rfc27_success import was_granted
 from flux_trio.judge.views.calls import ASKING, Asking

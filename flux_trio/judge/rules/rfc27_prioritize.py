@@ -16,18 +16,9 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_silence,
 )
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    errnum,
-    job_id,
-    payload,
-    received,
-    sent,
-)
-from flux_trio.judge.engine.selector import RECV
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import RECV, errnum, job_id, payload, received, sent
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_overdue
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold, priority_untold

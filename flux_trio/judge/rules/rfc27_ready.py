@@ -13,21 +13,9 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    errnum,
-    no_key,
-    payload,
-    received,
-    rpc,
-    sent,
-    view,
-)
-from flux_trio.judge.engine.selector import topic_of
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, no_key, payload, received, rpc, sent, topic_of
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
 from flux_trio.judge.views.scheduling import LINK, REQUESTING, Requesting, is_refused, link_of

@@ -6,18 +6,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    logged,
-    no_key,
-    payload,
-    sent,
-    view,
-)
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, no_key, payload, sent
+from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
 from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass

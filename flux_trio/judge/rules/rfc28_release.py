@@ -6,21 +6,12 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, require_key
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    errnum,
-    message,
-    payload,
-    received,
-    sent,
-    view,
-)
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, message, payload, received, sent
+from flux_trio.judge.engine.view import Place, Seen, view
+from flux_trio.judge.views.acquiring import NONE
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, NONE, Acquired, as_received
+from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, Acquired, as_received
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 

@@ -12,11 +12,13 @@ from typing import Any, Final
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.r_checks import problem_of
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, one_of, require_key
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, errnum, payload, sent
-from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, payload, sent
+from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.administered import ADMINISTERED, Administered, administered
 from flux_trio.judge.views.resource_sets import targets_of
-from flux_trio.judge.views.resources import AS_SENT, NONE, Acquired
+from flux_trio.judge.views.resources import AS_SENT, Acquired
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
 

@@ -10,27 +10,28 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    BROKER,
+    EVENT,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+    RECV,
+    SEND,
     errnum,
     job_id,
     logged,
     payload,
     received,
     sent,
-    view,
+    topic_of,
     while_live,
 )
-from flux_trio.judge.engine.selector import BROKER, EVENT, RECV, SEND, topic_of
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.view import Live, Place, Seen, view
+from flux_trio.judge.views.acquiring import NONE
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
-from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, as_received
+from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, as_received
 from flux_trio.judge.views.scheduling import DENIES, LINK, SUCCESSES, link_of
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import Request, topics

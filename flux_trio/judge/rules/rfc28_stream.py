@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    BROKER,
+    ERROR,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
     errnum,
     job_id,
     logged,
@@ -20,11 +19,10 @@ from flux_trio.judge.engine.rule import (
     payload,
     received,
     sent,
-    view,
+    topic_of,
     while_live,
 )
-from flux_trio.judge.engine.selector import BROKER, ERROR, topic_of
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.calls import ENDS
 from flux_trio.judge.views.granting import ANSWERING, Answering

@@ -19,8 +19,9 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, errnum, job_id, payload, sent
-from flux_trio.judge.engine.view import Selector
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import errnum, job_id, payload, sent
+from flux_trio.judge.engine.view import Seen, Selector
 from flux_trio.judge.views.eventlogs import RESOURCES
 from flux_trio.judge.views.execution import (
     LINK,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, while_live
-from flux_trio.judge.engine.selector import name_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, name_of, while_live
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
 from flux_trio.judge.views.execution import LINK, STARTS, link_of
 from flux_trio.judge.views.expected_events import EXPECTED, Expected, is_told

@@ -6,14 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import STRING, require_key, require_object
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
+    MODULE,
     OWN,
-    Broken,
-    Finding,
-    Key,
-    Rules,
-    Seen,
+    RECV,
     errnum,
     job_id,
     message,
@@ -22,11 +20,10 @@ from flux_trio.judge.engine.rule import (
     payload,
     received,
     sent,
-    view,
+    topic_of,
     while_live,
 )
-from flux_trio.judge.engine.selector import MODULE, RECV, topic_of
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Key, Place, Seen, view
 from flux_trio.judge.views.execution import (
     LINK,
     STARTS,

@@ -9,18 +9,9 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.owners import require_owner
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, require_key, require_object
-from flux_trio.judge.engine.rule import (
-    ANY_TOPIC,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    job_id,
-    message,
-    payload,
-    sent,
-)
-from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import ANY_TOPIC, job_id, message, payload, sent, topic_of
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.durable import DOUBTS, is_doubtful
 from flux_trio.judge.views.eventlogs import LOG, Log

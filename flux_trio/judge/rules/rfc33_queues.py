@@ -10,24 +10,22 @@ from typing import Any, Final
 
 from flux_trio.formats import apply_update, value_at
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
+    EVENT,
+    HOOK,
     OWN,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+    called,
     errnum,
     job_id,
     logged,
     message,
     payload,
     sent,
-    view,
     while_live,
 )
-from flux_trio.judge.engine.selector import EVENT, HOOK, called
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.durable import DOUBTS, DURABLE, is_doubtful, is_durable
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life, context_of
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUE, QUEUES, queue_of, queue_of_job, stop_of

@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.jobspecs import system, totals
 from flux_trio.judge.checks.queue_tables import ANONYMOUS, NO_LIMITS, Tables
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, while_live
-from flux_trio.judge.engine.selector import name_of
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, name_of, while_live
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.queues import (

@@ -10,21 +10,21 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    ANY_CANCEL,
+    ANY_DISCONNECT,
     ANY_TOPIC,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+    BROKER,
+    ERROR,
     errnum,
     message,
+    once,
     received,
     sent,
-    view,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER, ERROR, once
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.calls import (
     ANSWER,
     ANSWERS,

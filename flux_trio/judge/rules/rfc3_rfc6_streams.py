@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.judge.engine.rule import (
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    ANY_CANCEL,
+    ANY_DISCONNECT,
     ANY_TOPIC,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+    BROKER,
+    ERROR,
     errnum,
     message,
     noted,
@@ -18,7 +19,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER, ERROR
+from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.calls import (
     ANSWER,
     ANSWERS,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, noted, payload, sent, view
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, no_key
-from flux_trio.judge.engine.view import Place, Selector
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, no_key, noted, payload, sent
+from flux_trio.judge.engine.view import Place, Seen, Selector, view
 from flux_trio.judge.views.calls import (
     DROP,
     DROPPED,

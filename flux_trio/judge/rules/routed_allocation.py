@@ -10,27 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    EVENT,
     errnum,
     job_id,
     logged,
     no_key,
     payload,
     received,
-    scheduler_lost,
     sent,
-    view,
 )
-from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.rules.rfc27_cancel import cancel_unanswered
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of
-from flux_trio.judge.views.scheduling import CANCELS
+from flux_trio.judge.views.scheduling import CANCELS, scheduler_lost
 from flux_trio.messages import Errno, Request, topics
 from flux_trio.trace import Record
 

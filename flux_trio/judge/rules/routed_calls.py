@@ -9,19 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import (
-    ANY_TOPIC,
-    Broken,
-    Finding,
-    Rules,
-    Seen,
-    View,
-    message,
-    sent,
-    view,
-)
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, payload
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, ANY_TOPIC, message, payload, sent
+from flux_trio.judge.engine.view import Live, Place, Seen, View, view
 from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.messages import Request, Response, service_of, topics

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, sent, view
-from flux_trio.judge.engine.selector import payload, topic_of
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import job_id, logged, payload, sent, topic_of
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.eventlogs import LOG
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import topics

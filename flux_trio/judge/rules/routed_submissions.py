@@ -10,21 +10,18 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
     errnum,
     job_id,
     logged,
+    name_of,
     payload,
     received,
     sent,
-    view,
+    topic_of,
 )
-from flux_trio.judge.engine.selector import name_of, topic_of
-from flux_trio.judge.engine.view import Place
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.commits import decoded, encoded
 from flux_trio.judge.views.jobs import LIFE, NEW, Life, context_of
 from flux_trio.judge.views.submitted import ENDS, UPDATES, Update, updated, updates_of

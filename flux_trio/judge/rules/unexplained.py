@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Finding,
-    Rules,
-    Seen,
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import (
+    BROKER,
+    ERROR,
+    MODULE,
     errnum,
     job_id,
     message,
@@ -21,10 +21,9 @@ from flux_trio.judge.engine.rule import (
     payload,
     received,
     sent,
-    view,
+    topic_of,
 )
-from flux_trio.judge.engine.selector import BROKER, ERROR, MODULE, topic_of
-from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.execution import LINK as EXEC_LINK
 from flux_trio.judge.views.execution import START, STARTS, answered_hello, is_senseless, outstanding
 from flux_trio.judge.views.execution import link_of as exec_link_of

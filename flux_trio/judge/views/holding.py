@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.rule import scheduler_lost
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
@@ -31,7 +30,7 @@ from flux_trio.judge.engine.view import Live, Place, Seen, View, seen_once, view
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import ALLOCATING, booked_in, carried, committed, is_part
-from flux_trio.judge.views.scheduling import LINK, link_of
+from flux_trio.judge.views.scheduling import LINK, link_of, scheduler_lost
 from flux_trio.judge.views.traits import CARRIES_R, WITH_R, says
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Record

@@ -35,7 +35,6 @@ from flux_trio.judge.views.resource_sets import (
     execution,
     found_in,
     is_part,
-    job_of_key,
     number_of,
     pieces_of,
     properties_of,
@@ -404,17 +403,3 @@ A grant whose alloc event is not logged is void when the scheduler denies or can
 after all, when the scheduler leaves, when it learns of the job manager's end, and when it says
 hello.
 """
-
-
-__all__ = [
-    "AS_RECEIVED",
-    "AS_SENT",
-    "HELD",
-    "NONE",
-    "RESOURCE_DISCONNECT",
-    "Acquired",
-    "Held",
-    "as_received",
-    "is_first_response",
-    "job_of_key",
-]

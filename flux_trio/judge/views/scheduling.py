@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.selector import (
     ERROR,
     EVENT,
@@ -171,6 +172,16 @@ def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: S
 def link_of(seen: Seen) -> Link:
     link: Link | None = seen.states[LINK].get(())
     return NO_LINK if link is None else link
+
+
+def scheduler_lost(record: Record, facts: Facts) -> bool:
+    """Whether the job manager learns that the scheduler has gone, has failed, or is new."""
+    found = record.message
+    if isinstance(found, Request):
+        if found.topic == topics.JOB_MANAGER_DISCONNECT:
+            return found.sender == facts.scheduler
+        return found.topic == topics.SCHED_HELLO
+    return bool(errnum(record))  # an error response to alloc or free is fatal
 
 
 def is_refused(link: Link) -> bool:

@@ -10,19 +10,6 @@ from flux_trio.judge.views.kvs import written_names
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
-__all__ = [
-    "BY_SCHEDULER",
-    "CARRIES_R",
-    "WITH_EVENTS",
-    "WITH_JOBSPEC",
-    "WITH_R",
-    "WITH_UNLINK",
-    "Mark",
-    "Trait",
-    "Value",
-    "says",
-]
-
 # --- the type of a response
 
 
