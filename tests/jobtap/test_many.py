@@ -11,8 +11,7 @@ import pytest
 from flux_trio import jobtap
 from flux_trio.jobtap import UNAVAILABLE, Job, Plugin, PluginError
 from flux_trio.protocols import AskJobs, HookAnswer
-from flux_trio.testing import simulated_instance
-from tests.support.playing import Jobs, context, names
+from tests.support.playing import context, names, simulated_jobs
 from tests.support.plugin_host import JOB, rig
 
 TOPIC = "job.priority.get"
@@ -223,20 +222,19 @@ class Ending(Plugin):
 
 async def test_operations_of_a_handler_for_many_are_performed(autojump_clock):
     ending = Ending()
-    async with simulated_instance(plugins=[ending]) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(plugins=[ending]) as jobs:
         running = await jobs.submit(nnodes=4, cores_per_task=4, seconds=100)
         await jobs.events(running, "start")
         low, high = [await jobs.submit(nnodes=4, urgency=urgency) for urgency in (5, 6)]
         await jobs.events(high, "priority")
-        await client.call("job-manager.ending.again", {})
+        await jobs.call("job-manager.ending.again", {})
         ended, ranked = await jobs.events(low), await jobs.events(high)
         assert ending.calls == [2]
         assert context(ended, "exception")["type"] == "ending"
         assert names(ended)[-1] == "clean"
         given = [event.context for event in ranked if event.name == "priority"]
         assert given == [{"priority": 6}, {"priority": 106}]
-        assert list(instance.log) == []
+        assert list(jobs.instance.log) == []
 
 
 async def test_job_manager_is_told_when_only_handlers_of_many_jobs_answer():

@@ -12,16 +12,18 @@ from flux_trio.broker import Handle
 from flux_trio.formats import Event, Jobspec, parse_dependency_uri, parse_event, parse_eventlog
 from flux_trio.instance import Instance
 from flux_trio.messages import FluxError, topics
+from flux_trio.testing import simulated_instance
 
 GUEST = 2000
 PATIENCE_S = 100_000.0  # of the virtual clock
 
 
 class Jobs:
-    """Jobs that one peer submits."""
+    """Jobs that one peer submits; `call` asks in its name."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self.call = handle.call
 
     async def submit(
         self,
@@ -93,6 +95,21 @@ def when(events: list[Event], name: str) -> float:
 def context(events: list[Event], name: str) -> dict[str, Any]:
     """The context of the first event of that name."""
     return next(event.context or {} for event in events if event.name == name)
+
+
+class OwnJobs(Jobs):
+    """Jobs of the owner of an instance."""
+
+    def __init__(self, instance: Instance, handle: Handle) -> None:
+        super().__init__(handle)
+        self.instance = instance
+
+
+@asynccontextmanager
+async def simulated_jobs(**given: Any) -> AsyncIterator[OwnJobs]:
+    """Jobs of the owner of a simulated instance; `given` is for `simulated_instance`."""
+    async with simulated_instance(**given) as instance, instance.connect() as client:
+        yield OwnJobs(instance, client)
 
 
 @asynccontextmanager

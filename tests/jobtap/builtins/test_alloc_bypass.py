@@ -7,8 +7,7 @@ from typing import Any
 from flux_trio.formats import ResourceSet
 from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
 from flux_trio.sim import make_machine
-from flux_trio.testing import simulated_instance
-from tests.support.playing import Jobs, context, guest_of, names
+from tests.support.playing import context, guest_of, names, simulated_jobs
 
 R: dict[str, Any] = make_machine(nnodes=1, cores_per_node=2).to_json()
 
@@ -18,11 +17,7 @@ def bringing(resources: object) -> dict[str, Any]:
 
 
 async def test_job_runs_on_what_it_brings(autojump_clock):
-    async with (
-        simulated_instance(plugins=[AllocBypass()]) as instance,
-        instance.connect() as client,
-    ):
-        jobs = Jobs(client)
+    async with simulated_jobs(plugins=[AllocBypass()]) as jobs:
         await jobs.submit(nnodes=4, cores_per_task=4, seconds=1000)  # nothing is free
         events = await jobs.events(await jobs.submit(**bringing(R)))
         assert names(events) == [
@@ -43,22 +38,14 @@ async def test_job_runs_on_what_it_brings(autojump_clock):
 
 
 async def test_others_ask_the_scheduler(autojump_clock):
-    async with (
-        simulated_instance(plugins=[AllocBypass()]) as instance,
-        instance.connect() as client,
-    ):
-        jobs = Jobs(client)
+    async with simulated_jobs(plugins=[AllocBypass()]) as jobs:
         assert "bypass" not in context(await jobs.events(await jobs.submit()), "alloc")
 
 
 async def test_guests_and_bad_resources_are_refused(autojump_clock):
-    async with (
-        simulated_instance(plugins=[AllocBypass()]) as instance,
-        instance.connect() as client,
-        guest_of(instance) as guest,
-    ):
+    async with simulated_jobs(plugins=[AllocBypass()]) as jobs, guest_of(jobs.instance) as guest:
         assert await guest.refused(**bringing(R)) == "Guest user cannot use alloc bypass"
-        text = await Jobs(client).refused(**bringing({"version": 1}))
+        text = await jobs.refused(**bringing({"version": 1}))
         assert text.startswith("alloc-bypass: invalid R: ")
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
 from flux_trio.jobtap.builtins.alloc_check import AllocCheck
 from flux_trio.sim import make_machine
-from flux_trio.testing import simulated_instance
-from tests.support.playing import Jobs, context, names
+from tests.support.playing import context, names, simulated_jobs
 
 BRINGS_ALL = {"system.alloc-bypass": {"R": make_machine(4, 4).to_json()}}
 
 
 async def test_job_that_is_given_what_another_has_is_ended(autojump_clock):
     plugins = [AllocBypass(), AllocCheck()]
-    async with simulated_instance(plugins=plugins) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(plugins=plugins) as jobs:
         first = await jobs.submit(seconds=100, attributes=BRINGS_ALL)
         await jobs.events(first, "start")
         second = await jobs.events(await jobs.submit(attributes=BRINGS_ALL))
@@ -28,8 +26,7 @@ async def test_job_that_is_given_what_another_has_is_ended(autojump_clock):
 
 async def test_job_may_have_what_a_canceled_job_had(autojump_clock):
     plugins = [AllocBypass(), AllocCheck()]
-    async with simulated_instance(plugins=plugins) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(plugins=plugins) as jobs:
         first = await jobs.submit(seconds=100, attributes=BRINGS_ALL)
         await jobs.events(first, "start")
         await jobs.cancel(first)

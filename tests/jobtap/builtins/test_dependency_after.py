@@ -8,14 +8,13 @@ import trio
 from flux_trio import jobtap
 from flux_trio.formats import FluidForm, format_fluid, parse_fluid
 from flux_trio.messages import FluxError, topics
-from flux_trio.testing import EPOCH, simulated_instance
-from tests.support.playing import Jobs, context, guest_of, names, when
+from flux_trio.testing import EPOCH
+from tests.support.playing import Jobs, context, guest_of, names, simulated_jobs, when
 
 
 async def test_after_is_satisfied_when_the_other_job_starts(autojump_clock):
     """26.schemes.2"""
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit(nnodes=4, cores_per_task=4, seconds=10)
         second = await jobs.submit(nnodes=4, cores_per_task=4, seconds=10)  # waits for the first
         third = await jobs.submit(f"after:{second}")
@@ -42,8 +41,7 @@ async def test_job_waits_for_the_end_of_another_and_goes_by_it(
     scheme: str, word: str, status: int, freed: bool, autojump_clock
 ):
     """26.schemes.4, 26.schemes.5, 26.schemes.6: INACTIVE first; else a fatal exception."""
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = format_fluid(await jobs.submit(seconds=10, status=status), "f58")
         second = await jobs.submit(f"{scheme}:{first}")
         ended, waited = await jobs.events(parse_fluid(first)), await jobs.events(second)
@@ -71,8 +69,7 @@ async def test_job_that_is_canceled_before_it_starts_has_ended_too(
     scheme: str, freed: bool, autojump_clock
 ):
     """26.schemes.3, 26.schemes.4, 26.schemes.5, 26.schemes.6"""
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit(urgency=0)
         second = await jobs.submit(f"{scheme}:{first}")
         await jobs.cancel(first)
@@ -83,8 +80,7 @@ async def test_job_that_is_canceled_before_it_starts_has_ended_too(
 
 
 async def test_fatal_exception_satisfies_afterexcept(autojump_clock):
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit(seconds=100)
         second = await jobs.submit(f"afterexcept:{first}")
         await jobs.events(first, "start")
@@ -95,8 +91,7 @@ async def test_fatal_exception_satisfies_afterexcept(autojump_clock):
 @pytest.mark.parametrize("form", ["dec", "hex", "dothex", "kvs", "f58", "f58plain"])
 async def test_job_is_named_in_any_form_of_its_id(form: FluidForm, autojump_clock):
     """26.schemes.1"""
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = format_fluid(await jobs.submit(), form)
         try:
             second = await jobs.submit(f"afterok:{first}")
@@ -109,8 +104,7 @@ async def test_job_is_named_in_any_form_of_its_id(form: FluidForm, autojump_cloc
 
 async def test_jobs_that_have_ended_are_gone_by_at_once(autojump_clock):
     """26.schemes.5: in the same commit as the submission, so before validate."""
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit()
         await jobs.events(first)
         second = await jobs.submit(f"afterok:{first}")
@@ -129,8 +123,7 @@ async def test_jobs_that_have_ended_are_gone_by_at_once(autojump_clock):
 
 
 async def test_job_that_never_ran_can_be_waited_for_by_few(autojump_clock):
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit(urgency=0)
         await jobs.cancel(first)
         await jobs.events(first)
@@ -145,12 +138,7 @@ async def test_job_that_never_ran_can_be_waited_for_by_few(autojump_clock):
 
 
 async def test_what_is_no_job_of_ones_own_is_refused(autojump_clock):
-    async with (
-        simulated_instance() as instance,
-        instance.connect() as client,
-        guest_of(instance) as guest,
-    ):
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs, guest_of(jobs.instance) as guest:
         first = await jobs.submit()
         assert await guest.refused(f"after:{first}") == f"after: Permission denied for job {first}"
         assert await jobs.refused("afterok:x") == ('dependency: afterok: "x" is not a valid jobid')
@@ -159,19 +147,17 @@ async def test_what_is_no_job_of_ones_own_is_refused(autojump_clock):
 
 
 async def test_canceled_job_is_waited_for_no_more(autojump_clock):
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit(seconds=10)
         second = await jobs.submit(f"afterany:{first}")
         await jobs.cancel(second)
         assert names(await jobs.events(second))[-2:] == ["exception", "clean"]
         await jobs.events(first)
-        assert list(instance.log) == []  # nothing went wrong
+        assert list(jobs.instance.log) == []  # nothing went wrong
 
 
 async def test_dependency_that_is_named_twice_counts_once(autojump_clock):
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit()
         early = await jobs.submit(f"afterok:{first}", f"afterok:{first}")
         await jobs.events(first)
@@ -181,22 +167,21 @@ async def test_dependency_that_is_named_twice_counts_once(autojump_clock):
             assert names(events).count("dependency-add") == 1
             assert names(events).count("dependency-remove") == 1
             assert "finish" in names(events)
-        assert list(instance.log) == []
+        assert list(jobs.instance.log) == []
 
 
 async def test_plugin_that_is_loaded_again_takes_up_who_waits(autojump_clock):
     """26.events.4"""
-    async with simulated_instance() as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs() as jobs:
         first = await jobs.submit(seconds=100)
         second = await jobs.submit(f"afterok:{first}")
         await jobs.events(second, "validate")
         again = {"remove": ".dependency-after", "load": ".dependency-after"}
-        await client.call(topics.JOB_JOBTAP, again)
+        await jobs.call(topics.JOB_JOBTAP, again)
         events = await jobs.events(second)
         assert names(events).count("dependency-add") == 1
         assert "finish" in names(events)
-        assert list(instance.log) == []
+        assert list(jobs.instance.log) == []
 
 
 class SlowToMeet(jobtap.Plugin):
@@ -213,8 +198,7 @@ class SlowToMeet(jobtap.Plugin):
 @pytest.mark.parametrize("status", [0, 256])
 async def test_job_that_is_new_when_the_other_ends_learns_of_it(status: int, autojump_clock):
     plugins = [SlowToMeet()]
-    async with simulated_instance(plugins=plugins) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(plugins=plugins) as jobs:
         first = await jobs.submit(seconds=10, status=status)
         second = await jobs.submit(f"afterok:{first}")
         events = await jobs.events(second)
@@ -222,7 +206,7 @@ async def test_job_that_is_new_when_the_other_ends_learns_of_it(status: int, aut
         assert ("finish" in names(events)) is (status == 0)
         if status:
             assert context(events, "exception")["note"].endswith("can never be satisfied")
-        assert list(instance.log) == []
+        assert list(jobs.instance.log) == []
 
 
 class RefusesSlowly(jobtap.Plugin):
@@ -246,15 +230,14 @@ class RefusesSlowly(jobtap.Plugin):
 async def test_job_that_is_refused_after_another_waits_for_it_has_ended(autojump_clock):
     plugin = RefusesSlowly()
     async with (
-        simulated_instance(plugins=[plugin]) as instance,
-        instance.connect() as client,
-        instance.connect() as another,
+        simulated_jobs(plugins=[plugin]) as jobs,
+        jobs.instance.connect() as another,
         trio.open_nursery() as nursery,
     ):
         late = {"attributes": {"system.job.name": "late"}}
         nursery.start_soon(lambda: Jobs(another).refused(**late))
         await plugin.asked.wait()
-        waiting = await Jobs(client).submit(f"afterany:{plugin.jobid}")
-        events = await Jobs(client).events(waiting)
+        waiting = await jobs.submit(f"afterany:{plugin.jobid}")
+        events = await jobs.events(waiting)
         assert when(events, "dependency-remove") == pytest.approx(EPOCH + 30, abs=0.1)
         assert "finish" in names(events)

@@ -8,8 +8,7 @@ import pytest
 
 from flux_trio.config import parse_config
 from flux_trio.jobtap.builtins.limit_duration import excess
-from flux_trio.testing import simulated_instance
-from tests.support.playing import Jobs
+from tests.support.playing import simulated_jobs
 
 HOUR = 3600.0
 CONFIG = parse_config("""
@@ -50,8 +49,7 @@ def test_what_exceeds_a_limit(
 
 async def test_each_queue_has_its_own_limit_or_the_general_one(autojump_clock):
     """33.limits.6, 33.validation.2: rejected at submission; "0" lifts the general limit."""
-    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(config=CONFIG) as jobs:
         await jobs.submit(duration=HOUR)
         await jobs.submit(duration=60, queue="debug")
         await jobs.submit(duration=1e6, queue="long")
@@ -69,6 +67,6 @@ async def test_each_queue_has_its_own_limit_or_the_general_one(autojump_clock):
 
 async def test_without_limits_any_duration_goes(autojump_clock):
     """33.limits.1"""
-    async with simulated_instance() as instance, instance.connect() as client:
-        await Jobs(client).submit(duration=1e9)
-        await Jobs(client).submit()
+    async with simulated_jobs() as jobs:
+        await jobs.submit(duration=1e9)
+        await jobs.submit()

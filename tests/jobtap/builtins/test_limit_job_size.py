@@ -10,8 +10,7 @@ import pytest
 from flux_trio.config import JobSize, Limits, parse_config
 from flux_trio.formats import Jobspec
 from flux_trio.jobtap.builtins.limit_job_size import node_counts, size_problem
-from flux_trio.testing import simulated_instance
-from tests.support.playing import Jobs
+from tests.support.playing import simulated_jobs
 from tests.support.scheduling import machine
 
 NO_MOST = JobSize(math.inf, math.inf, math.inf)
@@ -132,8 +131,7 @@ def test_the_queue_is_named() -> None:
 
 async def test_each_queue_overrides_the_general_limits_one_by_one(autojump_clock):
     """33.validation.2, 33.policy.4: rejected at submission; -1 lifts a general limit."""
-    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(config=CONFIG) as jobs:
         await jobs.submit(nnodes=3)
         await jobs.submit(nnodes=4, queue="big")
         await jobs.submit(ntasks=2, queue="debug")
@@ -164,5 +162,5 @@ async def test_each_queue_overrides_the_general_limits_one_by_one(autojump_clock
 
 async def test_without_limits_any_size_goes(autojump_clock):
     """33.limits.1"""
-    async with simulated_instance() as instance, instance.connect() as client:
-        await Jobs(client).submit(nnodes=4, ntasks=16)
+    async with simulated_jobs() as jobs:
+        await jobs.submit(nnodes=4, ntasks=16)

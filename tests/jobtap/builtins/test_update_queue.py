@@ -5,8 +5,7 @@ from __future__ import annotations
 from flux_trio.config import parse_config
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.messages import topics
-from flux_trio.testing import simulated_instance
-from tests.support.playing import GUEST, Jobs, context, guest_of
+from tests.support.playing import GUEST, context, guest_of, simulated_jobs
 
 CONFIG = parse_config("""
 [[resource.config]]
@@ -25,8 +24,7 @@ duration = "1m"
 
 
 async def test_job_changes_its_queue_and_constraints_with_it(autojump_clock):
-    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(config=CONFIG) as jobs:
         held = await jobs.submit(urgency=0, queue="first")
         assert await jobs.update(held, queue="others") == ""
         events = await jobs.events(held, "jobspec-update")
@@ -47,20 +45,14 @@ async def test_job_changes_its_queue_and_constraints_with_it(autojump_clock):
 
 
 async def test_limits_of_the_new_queue_hold(autojump_clock):
-    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(config=CONFIG) as jobs:
         held = await jobs.submit(urgency=0, duration=120)
         text = "requested duration (2m) exceeds policy limit of 1m for queue debug"
         assert await jobs.update(held, queue="debug") == text
 
 
 async def test_why_a_job_cannot_change_its_queue(autojump_clock):
-    async with (
-        simulated_instance(config=CONFIG) as instance,
-        instance.connect() as client,
-        guest_of(instance) as guest,
-    ):
-        jobs = Jobs(client)
+    async with simulated_jobs(config=CONFIG) as jobs, guest_of(jobs.instance) as guest:
         running = await jobs.submit(seconds=100)
         await jobs.events(running, "start")
         text = "update of queue for running job not supported"
@@ -68,9 +60,7 @@ async def test_why_a_job_cannot_change_its_queue(autojump_clock):
         held = await guest.submit(urgency=0)
         assert await guest.update(held, queue="batch") == "job queue is already set to batch"
         assert await guest.update(held, queue="nosuch") == "'nosuch' is not a valid queue"
-        await client.call(
-            topics.JOB_QUEUE_ENABLE, {"enable": False, "name": "first", "reason": "r"}
-        )
+        await jobs.call(topics.JOB_QUEUE_ENABLE, {"enable": False, "name": "first", "reason": "r"})
         assert await guest.update(held, queue="first") == "queue first is currently disabled"
         picky = await jobs.submit(
             urgency=0, attributes={"system.constraints": {"hostlist": ["node1"]}}
@@ -93,14 +83,13 @@ requires = { not = [{ hostlist = ["node0"] }] }
 
 
 async def test_job_stays_and_moves_whatever_its_queue_requires_by_now(autojump_clock):
-    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(config=CONFIG) as jobs:
         of_gone, of_changed = [
             await jobs.submit(urgency=0, queue=queue) for queue in ("first", "batch")
         ]
-        await client.call(topics.CONFIG_LOAD, {"config": CHANGED.to_json()})
+        await jobs.call(topics.CONFIG_LOAD, {"config": CHANGED.to_json()})
         for module in ("sched", "job-manager"):
-            await instance.supervisor.reload(module)
+            await jobs.instance.supervisor.reload(module)
         before = {"hostlist": ["node0"]}
         updates = [each for each in await jobs.so_far(of_gone) if each.name == "jobspec-update"]
         assert [each.context for each in updates] == [{"attributes.system.constraints": before}]
@@ -126,13 +115,12 @@ allow-group = ["physics"]
 async def test_access_to_the_new_queue_is_needed_unless_the_owner_moves_the_job(autojump_clock):
     users = {GUEST: User("bob", frozenset({"staff"})), 7: User("ann", frozenset({"physics"}))}
     async with (
-        simulated_instance(config=CLOSED, users=users) as instance,
-        instance.connect() as client,
-        guest_of(instance) as bob,
-        guest_of(instance, 7) as ann,
+        simulated_jobs(config=CLOSED, users=users) as jobs,
+        guest_of(jobs.instance) as bob,
+        guest_of(jobs.instance, 7) as ann,
     ):
         held = await bob.submit(urgency=0)
         text = "user bob has no access to queue closed"
         assert await bob.update(held, queue="closed") == text
-        assert await Jobs(client).update(held, queue="closed") == ""
+        assert await jobs.update(held, queue="closed") == ""
         assert await ann.update(await ann.submit(urgency=0), queue="closed") == ""

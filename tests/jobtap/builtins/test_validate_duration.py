@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from flux_trio.sim import make_machine
-from flux_trio.testing import EPOCH, simulated_instance
-from tests.support.playing import Jobs
+from flux_trio.testing import EPOCH
+from tests.support.playing import simulated_jobs
 
 
 async def test_job_may_not_ask_for_longer_than_the_instance_has_left(autojump_clock):
     machine = make_machine(nnodes=1, cores_per_node=4).with_times(0.0, EPOCH + 3600)
-    async with simulated_instance(machine) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(inventory=machine) as jobs:
         text = "job duration (2h) exceeds remaining instance lifetime (1h)"
         assert await jobs.refused(duration=7200) == text
         await jobs.submit()
@@ -22,9 +21,8 @@ async def test_job_may_not_ask_for_longer_than_the_instance_has_left(autojump_cl
 
 async def test_end_that_the_instance_gets_later_is_looked_at(autojump_clock):
     machine = make_machine(nnodes=1, cores_per_node=4)
-    async with simulated_instance(machine) as instance, instance.connect() as client:
-        jobs = Jobs(client)
+    async with simulated_jobs(inventory=machine) as jobs:
         await jobs.submit(duration=7200)
-        await instance.set_expiration(EPOCH + 3600)
+        await jobs.instance.set_expiration(EPOCH + 3600)
         text = await jobs.refused(duration=7200)
         assert text.startswith("job duration (2h) exceeds remaining instance lifetime (")
