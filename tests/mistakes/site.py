@@ -83,14 +83,13 @@ class limit_is_kept(_Events):  # noqa: N801 - read as a sentence
     def event(self, t: float, jobid: int, name: str, context: Mapping[str, Any]) -> None:
         self._known.add(jobid)
         if name == JobEvent.ALLOC:
-            states = self._states_now()
-            running = states[JobState.RUN] + states[JobState.CLEANUP]
+            running = self._running()
             if running > RUNNING_MAX:
                 self.found(f"{running} jobs run or are being cleaned up, and {RUNNING_MAX} may")
 
     def pause(self) -> None:
         states = self._states_now()
-        counted = sum(states[each] for each in COUNTED)
+        counted = states[JobState.PRIORITY] + states[JobState.SCHED] + self._running()
         if counted > RUNNING_MAX:
             self.found(f"{counted} jobs count, and {RUNNING_MAX} may")
         if states[JobState.DEPEND] and not any(states[each] for each in COUNTED):
@@ -98,6 +97,11 @@ class limit_is_kept(_Events):  # noqa: N801 - read as a sentence
 
     def _states_now(self) -> Counter[JobState | None]:
         return Counter(self._states.state_of(each) for each in self._known)
+
+    def _running(self) -> int:
+        """Return how many jobs have resources: one that is canceled while it waits has none."""
+        jobs = map(self._states.job_of, self._known)
+        return sum(job is not None and job.has_resources for job in jobs)
 
 
 @watching("window")

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from flux_trio.lab import PluginFile, Setup, plan_of_file, run_plan
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.world.machines import USERID
+from tests.mistakes.site import limit_is_kept
 from tests.mistakes.worlds import ACCOUNTS
 from tests.support import reborn
 
@@ -47,7 +48,8 @@ def test_plan_with_multifactor_that_has_broken_a_property_breaks_none(
         edit(*row)
     conf = {"database": database, "record-usage": False, "interval": 3600}
     plugin = PluginFile(str(PLUGINS / "multifactor.py"), conf)
-    outcome = run_plan(replace(plan_of_file(path), plugins=(plugin,)), properties=OURS)
+    plan = replace(plan_of_file(path), plugins=(plugin,))
+    outcome = run_plan(plan, properties=(*OURS, limit_is_kept))
     assert outcome.problems == outcome.never_struck == outcome.unprompted == ()
 
 

@@ -79,9 +79,13 @@ class States:
         self._jobs: dict[int, Job | None] = {}  # None: nothing readable is stored
         self._unread: set[int] = set()  # those of which the present job manager has told no event
 
+    def job_of(self, jobid: int) -> Job | None:
+        """Return a job as its events made it; None if the trace has no event of it."""
+        return self._jobs.get(jobid)
+
     def state_of(self, jobid: int) -> JobState | None:
         """Return the state of a job; None if the trace has no event of it."""
-        found = self._jobs.get(jobid)
+        found = self.job_of(jobid)
         return None if found is None else found.state
 
     def observe(self, record: Record) -> None:
