@@ -35,7 +35,8 @@ def test_what_is_drawn_occurs_in_some_world() -> None:
         result = play_seed(seed)
         drawn.update(result.drawn)
         occurred.update(result.occurred)
-    visits = (s.SECOND_PAGE, s.MOVE, s.MOVE_AGAIN, s.HISTORY, s.HISTORY_AFTER_PURGE, s.RELEASED)
+    pages = (s.SECOND_PAGE, s.HISTORY, s.HISTORY_AFTER_PURGE, s.PURGE_BEFORE_PAGE)
+    visits = (*pages, s.MOVE, s.MOVE_AGAIN, s.RELEASED)
     assert {name for name in visits if not (drawn[name] and occurred[name])} == set()
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from flux_trio.config import QUEUE_KEY
+from flux_trio.cores.job_index import jobid_in
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Event, Request, Response, topics
 from flux_trio.protocols import JobEvent, JobState
 from flux_trio.trace import Kind, Record
 
@@ -21,6 +22,7 @@ MOVE: Final = "queue update"
 MOVE_AGAIN: Final = "second queue update of a job"
 HISTORY: Final = "history request"
 HISTORY_AFTER_PURGE: Final = "purge between two history requests"
+PURGE_BEFORE_PAGE: Final = "purge of jobs on a page that job-list waits for"
 NEVER_FIT: Final = "two jobs that can never run"
 RELEASED: Final = "two held jobs released, the later starts first"
 RELOADED: Final = "job manager starts with a job in "
@@ -40,6 +42,10 @@ def _recovers(tool: str) -> Callable[[Plan], bool]:
     return lambda plan: any(getattr(each, "tool", None) == tool for each in plan.faults)
 
 
+def _strikes(plan: Plan, module: str) -> bool:
+    return any(getattr(each, "module", "") == module for each in plan.faults)
+
+
 def _is_released_again(plan: Plan) -> bool:
     held = {place for place, job in enumerate(plan.jobs) if job.urgency == 0}
     released = {each.job for each in plan.actions if each.what == "urgency" and each.value}
@@ -54,6 +60,7 @@ SITUATIONS: Final[dict[str, Callable[[Plan], bool]]] = {
     MOVE_AGAIN: lambda plan: max(_moves(plan).values(), default=0) > 1,
     HISTORY: lambda plan: _asks(plan, "history"),
     HISTORY_AFTER_PURGE: lambda plan: _asks(plan, "history", "purge", "history"),
+    PURGE_BEFORE_PAGE: lambda plan: _asks(plan, "purge") and _strikes(plan, topics.JOB_LIST),
     NEVER_FIT: lambda plan: len(plan.jobs) > 1,
     RELEASED: _is_released_again,
     **{RELOADED + state.name: lambda plan: bool(plan.faults) for state in _ACTIVE},
@@ -92,6 +99,7 @@ class NotedSituations:
         self._states: dict[int, JobState] = {}
         self._limits: dict[tuple[str, int], object] = {}  # of open reads, by reader and matchtag
         self._full: set[str] = set()  # who has got a full page
+        self._on_its_way: set[int] = set()  # jobs on a page that job-list is to get
 
     def observe(self, record: Record) -> None:
         """Note which situations the next record of the trace shows."""
@@ -101,6 +109,8 @@ class NotedSituations:
                 self._asked_for_page(record.party, message)
             elif type(message) is Response:
                 self._answered(message)
+        elif kind == _RECV and record.party == topics.JOB_LIST:
+            self._taken_by_job_list(message)
         elif kind == _EVENT and record.data is not None:
             self._logged(record.data["id"], record.data["name"], record.data["context"])
         elif kind == _FAULT and record.data is not None and "tool" in record.data:
@@ -116,8 +126,18 @@ class NotedSituations:
 
     def _got_page(self, party: str, response: Response) -> None:
         limit = self._limits.pop((party, response.matchtag), None)
-        if len(_payload(response).get("keys", ())) == limit:
+        keys = _payload(response).get("keys", ())
+        if len(keys) == limit:
             self._full.add(party)
+        if party == topics.JOB_LIST:
+            self._on_its_way = set(map(jobid_in, keys))
+
+    def _taken_by_job_list(self, message: object) -> None:
+        if type(message) is Response and message.topic == topics.KVS_PAGE:
+            self._on_its_way.clear()
+        elif type(message) is Event and message.topic == topics.JOB_PURGE_EVENT:
+            if self._on_its_way.intersection(_payload(message).get("jobs", ())):
+                self.occurred.add(PURGE_BEFORE_PAGE)
 
     def _answered(self, response: Response) -> None:
         if response.topic == topics.KVS_PAGE and response.routes:
@@ -153,10 +173,11 @@ class NotedSituations:
             self.occurred.update(RELOADED + state.name for state in active)
 
 
-def _payload(message: Request | Response) -> dict[str, Any]:
+def _payload(message: Request | Response | Event) -> dict[str, Any]:
     return message.payload if isinstance(message.payload, dict) else {}
 
 
+_RECV: Final[str] = Kind.RECV.value
 _SEND: Final[str] = Kind.SEND.value
 _EVENT: Final[str] = Kind.EVENT.value
 _FAULT: Final[str] = Kind.FAULT.value

@@ -85,6 +85,8 @@ def with_visits(draw: Random, plan: Plan, span_s: float, *, is_to_grow: bool) ->
             visit(visits)
     if len(visits.plan.jobs) >= MANY_JOBS:
         _end_with_what_is_seldom(visits, is_to_grow=is_to_grow)
+    if is_to_grow and draw.random() < _SELDOM_SHARE:
+        _purge_while_finished_jobs_are_read(visits)
     return visits.plan
 
 
@@ -312,6 +314,22 @@ def _lose_a_grant_that_was_awaited(visits: _Visits) -> None:
     gone = draw.choice((c.NodesDown, c.Drain, c.Shrink))(ranks, stored, back)
     faults = (c.SlowDisk(stored, 0.5, 2.0), gone)
     visits.plan = replace(visits.plan, faults=(*visits.plan.faults, *faults))
+
+
+def _purge_while_finished_jobs_are_read(visits: _Visits) -> None:
+    """Job-list is loaded again when most jobs have ended, and hangs while it reads which ones; they
+    are purged meanwhile.
+
+    When it begins to follow the jobs it asks for a page of the active ones and one of the finished
+    ones: twice here, and again whenever the job manager has been away.
+    """
+    draw, at = visits.draw, visits.span_s * 3
+    nbefore = sum(each.what == "history" and each.at < at for each in visits.plan.actions)
+    told = When(topics.JOB_HISTORY, nbefore + 1, "send", "response")
+    asked = When(topics.KVS_PAGE, draw.choice((4, 4, 6)), "send", party=topics.JOB_LIST)
+    again, away = c.Reload("job-list", told), c.Linger("job-list", asked, 0.5)
+    visits.plan = replace(visits.plan, faults=(*visits.plan.faults, again, away))
+    visits.ask(Do(at, "history"), Do(at, "purge", when=asked))
 
 
 _WHILE_JOBS_RUN: Final[tuple[tuple[str, Type], ...]] = (
