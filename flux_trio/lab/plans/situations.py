@@ -135,9 +135,10 @@ class NotedSituations:
     def _taken_by_job_list(self, message: object) -> None:
         if type(message) is Response and message.topic == topics.KVS_PAGE:
             self._on_its_way.clear()
-        elif type(message) is Event and message.topic == topics.JOB_PURGE_EVENT:
-            if self._on_its_way.intersection(_payload(message).get("jobs", ())):
-                self.occurred.add(PURGE_BEFORE_PAGE)
+        if type(message) is not Event or message.topic != topics.JOB_PURGE_EVENT:
+            return
+        if self._on_its_way.intersection(_payload(message).get("jobs", ())):
+            self.occurred.add(PURGE_BEFORE_PAGE)
 
     def _answered(self, response: Response) -> None:
         if response.topic == topics.KVS_PAGE and response.routes:
