@@ -17,7 +17,7 @@ from tests.support import reborn
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 PLANS = Path(__file__).parent / "plans"
-SEEDS = range(2 if reborn.is_on else 8)
+SEEDS = range(2 if reborn.is_on else 4)
 
 
 def broken(file: PluginFile) -> dict[int, tuple[str, ...]]:

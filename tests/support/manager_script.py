@@ -1,12 +1,7 @@
 """A job manager core, and those around it: scheduler, exec service, plugins, kvs, clients.
 
-Each method feeds one thing that happens and returns what the core did about it, a line each:
-
-    sched.alloc 1                       a request, with what it is about
-    job-manager.raise -> {}             a response; an error as `-> ENOENT unknown job id`
-    event job-exception 1 cancel 0      an event
-    ask job.state.run 1                 a question to the plugins
-    commit 1: validate depend           when `commits_wait`; otherwise they are answered at once
+Each method feeds one thing that happens and returns what the core did about it, a line each: see
+`manager_lines`.
 
 What it asks before it goes by a grant is answered without a line: the scheduler has stored an R for
 every SUCCESS, of a core that nobody else has.
@@ -21,23 +16,14 @@ from typing import Any
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.cores.job_index import ACTIVE, ENDED, submit_op
+from flux_trio.cores.job_index import submit_op
 from flux_trio.cores.job_manager.calls import FindUser, User, UserFound
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY
-from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
-from flux_trio.cores.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
+from flux_trio.cores.turns import ClearTimer, Note, NoteAll, SetTimer, TimerFired
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Event as LogEvent
-from flux_trio.formats import (
-    Jobspec,
-    ResourceSet,
-    format_eventlog,
-    format_fluid,
-    parse_eventlog,
-    parse_fluid,
-)
+from flux_trio.formats import Jobspec, ResourceSet, format_eventlog, format_fluid, parse_eventlog
 from flux_trio.messages import Errno, Event, Request, Response, service_of, topics
 from flux_trio.protocols import (
     CONF_UPDATE,
@@ -51,7 +37,6 @@ from flux_trio.protocols import (
     JobState,
     JobView,
     PluginInterests,
-    PluginReplayed,
     PostEvent,
     replay,
     submit_event,
@@ -59,6 +44,7 @@ from flux_trio.protocols import (
 from flux_trio.services.at_once import PluginTurns
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
+from tests.support.manager_lines import commit_line, show
 
 NAME = "job-manager"
 PLUGIN = "plug"  # whose operations these are
@@ -413,7 +399,7 @@ class ManagerScript:
         match action:
             case Request(topic=topics.KVS_COMMIT) if self.commits_wait:
                 self.commits.append(action)
-                self._did.append(_commit_line(action))
+                self._did.append(commit_line(action))
                 return []
             case Request(topic=topics.KVS_LOOKUP_ALL) if self.lookups_wait and _is_of_r(action):
                 self.lookups.append(action)
@@ -476,29 +462,6 @@ def start_answer(jobid: int, kind: str, service: str = "job-exec") -> Response:
     return Response(f"{service}.start", {"id": jobid, "type": name, "data": data})
 
 
-def show(action: Any) -> str:
-    """One action as a line."""
-    match action:
-        case Request(topic=topic, payload=dict(payload)):
-            return f"{topic} {_about(payload)}"
-        case Response(topic=topic, errnum=errnum, payload=payload) if errnum:
-            return f"{topic} -> {Errno(errnum).name} {payload or ''}".rstrip()
-        case Response(topic=topic, payload=payload):
-            return f"{topic} -> {payload or {}}"
-        case Event(topic=topic, payload=dict(payload)):
-            return f"event {topic} {' '.join(map(str, payload.values()))}"
-        case FindUser(userid=userid):
-            return f"find user {userid}"
-        case PluginReplayed(ticket=ticket):
-            return f"replayed {ticket}"
-        case Log(level=level, text=text):
-            return f"log {int(level)}: {text}"
-        case Exit(reason=reason):
-            return f"exit: {reason}"
-        case _:
-            raise AssertionError(f"unexpected action {action!r}")
-
-
 def _is_of_r(lookup: Request) -> bool:
     assert isinstance(lookup.payload, dict)
     return all(each.endswith(".R") for each in lookup.payload["keys"])
@@ -521,24 +484,3 @@ def _status(request: Request, inventory: ResourceSet | None) -> Response:
     if inventory is None:
         return Response(request.topic, None, Errno.ENOSYS, request.matchtag)
     return Response(request.topic, {"R": inventory.to_json()}, matchtag=request.matchtag)
-
-
-def _about(payload: dict[str, Any]) -> str:
-    if "jobs" in payload:
-        return str(payload["jobs"])
-    return f"{payload.get('id')}{' reattach' if payload.get('reattach') else ''}"
-
-
-def _commit_line(commit: Request) -> str:
-    assert isinstance(commit.payload, dict)
-    jobs = []
-    for op, where, *text in commit.payload["ops"]:
-        if where == CHECKPOINT_KEY:
-            jobs.append("queues")
-            continue
-        if where == MAX_JOBID_KEY or where.startswith((f"{ACTIVE}.", f"{ENDED}.")):
-            continue  # these go with the others
-        jobid = parse_fluid(where.removesuffix(".eventlog").removesuffix(".R"))
-        names = [event.name for event in parse_eventlog(text[0])] if op == "append" else [op]
-        jobs.append(f"{jobid}: {' '.join(names)}")
-    return f"commit {', '.join(jobs)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux_trio.formats import ResourceSet
 from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
 from flux_trio.sim import make_machine
 from tests.support.playing import context, guest_of, names, simulated_jobs
@@ -47,7 +46,3 @@ async def test_guests_and_bad_resources_are_refused(autojump_clock):
         assert await guest.refused(**bringing(R)) == "Guest user cannot use alloc bypass"
         text = await jobs.refused(**bringing({"version": 1}))
         assert text.startswith("alloc-bypass: invalid R: ")
-
-
-def test_resources_of_the_test_are_some() -> None:
-    assert ResourceSet.parse(R).ncores == 2
