@@ -48,6 +48,27 @@ def script_json(value: Any) -> str:
     return text.decode()
 
 
+# --- pages
+
+
+def page(title: str, style: str, body: Iterable[str], *head: str) -> str:
+    """Return a page of HTML; `head` are further elements of its head."""
+    tags = [
+        '<meta charset="utf-8"/>',
+        *head,
+        '<meta name="viewport" content="width=device-width"/>',
+        element("title", escape(title)),
+        f"<style>{style}</style>",
+    ]
+    html = element("html", element("head", *tags), element("body", "\n".join(body)), lang="en")
+    return f"<!DOCTYPE html>\n{html}\n"
+
+
+def table_rows(rows: Iterable[Iterable[str]], cell: str = "td") -> list[str]:
+    """Return the rows of a table; what is in a cell is markup."""
+    return [element("tr", *(element(cell, each) for each in row)) for row in rows]
+
+
 # --- elements
 
 
@@ -62,28 +83,18 @@ text { font: 12px "DejaVu Sans", Verdana, sans-serif; fill: #24292f; }
 .strong { font-weight: bold; }
 .page { fill: #ffffff; }
 .box { fill: #eef4fb; stroke: #0072b2; stroke-width: 1.5; }
-.axis { fill: none; stroke: #57606a; }
 .grid { fill: none; stroke: #d8dee4; }
 .arrow { fill: none; stroke: #57606a; stroke-width: 1.3; }
 .head { fill: #57606a; }
-.first { fill: none; stroke: #0072b2; stroke-width: 1.6; }
-.first-area { fill: #0072b2; fill-opacity: 0.18; }
-.second { fill: none; stroke: #d55e00; stroke-width: 1.6; }
-.second-area { fill: #d55e00; fill-opacity: 0.18; }
 @media (prefers-color-scheme: dark) {
 svg { background: #161b22; }
 text { fill: #e6edf3; }
 .quiet { fill: #9ea7b3; }
 .page { fill: #161b22; }
 .box { fill: #1b2a3d; stroke: #56b4e9; }
-.axis { stroke: #9ea7b3; }
 .grid { stroke: #30363d; }
 .arrow { stroke: #9ea7b3; }
 .head { fill: #9ea7b3; }
-.first { stroke: #56b4e9; }
-.first-area { fill: #56b4e9; }
-.second { stroke: #e69f00; }
-.second-area { fill: #e69f00; }
 }
 """
 

@@ -15,7 +15,7 @@ from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record
 from flux_trio.views.sequence import draw_sequence
-from flux_trio.views.svg import element, escape
+from flux_trio.views.svg import element, escape, page, table_rows
 from flux_trio.views.verdicts import (
     SHOWN_MAX,
     UNEXPLAINED_MAX,
@@ -115,14 +115,7 @@ def verdict_page(
         ),
         element("script", SCRIPT),
     ]
-    head = [
-        '<meta charset="utf-8"/>',
-        '<meta name="viewport" content="width=device-width"/>',
-        element("title", escape(title)),
-        element("style", STYLE),
-    ]
-    page = element("html", element("head", *head), element("body", "\n".join(body)), lang="en")
-    return f"<!DOCTYPE html>\n{page}\n"
+    return page(title, STYLE, body)
 
 
 def _unexplained(judgement: Judgement) -> Iterator[str]:
@@ -130,30 +123,17 @@ def _unexplained(judgement: Judgement) -> Iterator[str]:
         yield element("h2", "Unexplained")
         yield element("p", "This happened, and no clause is broken that says why.", class_="aside")
         rows = [
-            element(
-                "tr",
-                element("td", kind_of(each)),
-                element("td", f"record {each.record.n}"),
-                element("td", escape(spelled(each.text))),
-            )
+            (kind_of(each), f"record {each.record.n}", escape(spelled(each.text)))
             for each in judgement.unexplained[:UNEXPLAINED_MAX]
         ]
-        yield element("table", *rows)
+        yield element("table", *table_rows(rows))
 
 
 def _known(judgement: Judgement) -> Iterator[str]:
     if judgement.known:
         yield element("h2", "Known departures")
-        rows = [
-            element(
-                "tr",
-                element("td", each.clause),
-                element("td", occurred(each)),
-                element("td", escape(each.why)),
-            )
-            for each in judgement.known
-        ]
-        yield element("table", *rows)
+        rows = [(each.clause, occurred(each), escape(each.why)) for each in judgement.known]
+        yield element("table", *table_rows(rows))
 
 
 def _sums(judgement: Judgement) -> str:

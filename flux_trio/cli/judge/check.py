@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.judge.traces import Unreadable, opened_twice, refuse_to_overwrite, write_report
-from flux_trio.cli.terminal.errors import remark
+from flux_trio.cli.judge.traces import Unreadable, opened_twice, refuse_to_overwrite
+from flux_trio.cli.terminal.errors import remark, write_text
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import EDITION_OPTION
 
@@ -94,11 +93,11 @@ def check(
     for line in cuts:
         what = f"line {line} is cut off" if line else "it has no end"
         remark(f"{trace}: the trace is not whole: {what}; more may have happened")
-    text = _FORMS[form](trace.name, judgement, clauses, records)
+    text = _report(form, trace.name, judgement, clauses, records)
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_report(output, text)
+        write_text(output, text, Unreadable)
     ctx.exit(0 if judgement.is_kept else BROKEN)
 
 
@@ -117,43 +116,23 @@ def _departures(name: str) -> list[Departure]:
         raise Unreadable(f"{name}: {error}") from None
 
 
-def _text(
-    _name: str, judgement: Judgement, _clauses: dict[str, Clause], records: dict[int, Record]
-) -> str:
-    from flux_trio.views import verdict_text
-
-    return verdict_text(judgement, records)
-
-
-def _json(
-    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
+def _report(
+    form: str,
+    name: str,
+    judgement: Judgement,
+    clauses: dict[str, Clause],
+    records: dict[int, Record],
 ) -> str:
     from flux_trio.cli.terminal.events import json_text
-    from flux_trio.views import verdict_json
+    from flux_trio.views import verdict_json, verdict_junit, verdict_page, verdict_text
 
-    found = {"trace": name, **verdict_json(judgement, clauses, records)}
-    return json_text(found) + "\n"
-
-
-def _junit(
-    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
-) -> str:
-    from flux_trio.views import verdict_junit
-
-    return verdict_junit(judgement, clauses, records, name)
-
-
-def _html(
-    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
-) -> str:
-    from flux_trio.views import verdict_page
-
-    return verdict_page(name, judgement, clauses, records)
-
-
-_FORMS: dict[str, Callable[[str, Any, dict[str, Any], dict[int, Any]], str]] = {
-    "text": _text,
-    "json": _json,
-    "junit": _junit,
-    "html": _html,
-}
+    match form:
+        case "json":
+            found = {"trace": name, **verdict_json(judgement, clauses, records)}
+            return json_text(found) + "\n"
+        case "junit":
+            return verdict_junit(judgement, clauses, records, name)
+        case "html":
+            return verdict_page(name, judgement, clauses, records)
+        case _:
+            return verdict_text(judgement, records)

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from flux_trio.cli.terminal.errors import CommandError, complain, write_text
+from flux_trio.cli.terminal.errors import CommandError, complain
 from flux_trio.process.private import FILE_MODE, making_private
 
 if TYPE_CHECKING:
@@ -103,11 +103,6 @@ def refuse_to_overwrite(trace: Path, output: Path | None) -> None:
     """Raise UsageError if `output`, where a report goes, is the trace that it is about."""
     if output is not None and output.exists() and trace.exists() and output.samefile(trace):
         raise click.UsageError(f"--output: expected another file than the trace, got {output}")
-
-
-def write_report(output: Path, text: str) -> None:
-    """Write a report. Raises Unreadable if the file cannot be written."""
-    write_text(output, text, Unreadable)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from flux_trio.views.comparison import charts
 from flux_trio.views.comparison.figures import FailedRun, Served, ServedRun
-from flux_trio.views.svg import element, escape, script_json
+from flux_trio.views.svg import element, escape, page, script_json, table_rows
 from flux_trio.views.verdict_page import STYLE
 
 _STYLE: Final = """
@@ -58,8 +58,7 @@ def comparison_page(
     """
     drawn = list(_charts(runs))
     data = {each.id: each.chart for each in drawn}
-    body = element(
-        "body",
+    body = [
         element("h1", escape(title)),
         *_facts(options),
         *_failures(failed),
@@ -67,11 +66,8 @@ def comparison_page(
         f'<script type="application/json" id="charts">{script_json(data)}</script>',
         f"<script>{_plotly()}</script>",
         f"<script>{_DRAW}</script>",
-    )
-    head = element("head", element("meta", charset="utf-8"), element("title", escape(title)),
-                   '<meta name="viewport" content="width=device-width">',
-                   f"<style>{STYLE}{_STYLE}</style>")  # fmt: skip
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    ]
+    return page(title, STYLE + _STYLE, body)
 
 
 def _charts(runs: Sequence[ServedRun]) -> Iterator[_Drawn]:
@@ -172,9 +168,8 @@ def _groups(runs: Sequence[ServedRun]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = element("tr", *(element("th", each) for each in head))
-    body = [element("tr", *(element("td", each) for each in row)) for row in rows]
-    table = element("table", element("thead", top), element("tbody", *body))
+    top = element("thead", *table_rows([head], "th"))
+    table = element("table", top, element("tbody", *table_rows(rows)))
     return element("div", table, class_="wide")
 
 

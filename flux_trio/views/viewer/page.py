@@ -18,7 +18,7 @@ import msgspec
 from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.views.story import Change
-from flux_trio.views.svg import element, escape, script_json
+from flux_trio.views.svg import element, escape, page, script_json
 from flux_trio.views.viewer.rows import Row
 
 SCRIPTS: Final = ("dom.js", "model.js", "chart.js", "jobs.js", "details.js", "live.js", "main.js")
@@ -106,13 +106,6 @@ def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
     """Return the page; `head` are the elements above the drawing."""
     style, script = _file(STYLE), "".join(map(_file, SCRIPTS))
     policy = _policy(style, script, live=data.live)
-    tags = [
-        '<meta charset="utf-8"/>',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>',
-        '<meta name="viewport" content="width=device-width"/>',
-        element("title", escape(title)),
-        f"<style>{style}</style>",
-    ]
     body = [
         f'<header id="head">{"".join(head)}</header>',
         _BAR.format(legend=_file("legend.html")),
@@ -123,8 +116,8 @@ def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
         f'<script id="page" type="application/json">{_json(data)}</script>',
         f"<script>{script}</script>",
     ]
-    page = element("html", element("head", *tags), element("body", "\n".join(body)), lang="en")
-    return f"<!DOCTYPE html>\n{page}\n"
+    tag = f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'
+    return page(title, style, body, tag)
 
 
 def live_page(
