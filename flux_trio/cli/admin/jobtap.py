@@ -134,7 +134,7 @@ def new(name: str, directory: str) -> None:
 
 def _conf(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Read KEY=VALUE words. Raises CommandError for another word."""
-    import json
+    from flux_trio.cli.terminal.values import read_json_or_text
 
     conf: dict[str, Any] = {}
     for pair in pairs:
@@ -142,7 +142,7 @@ def _conf(pairs: tuple[str, ...]) -> dict[str, Any]:
         if not key or not equals:
             raise CommandError(f"expected KEY=VALUE, got {pair!r}")
         try:
-            conf[key] = json.loads(text)
-        except json.JSONDecodeError:
-            conf[key] = text
+            conf[key] = read_json_or_text(key, text)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
     return conf

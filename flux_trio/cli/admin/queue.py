@@ -83,10 +83,9 @@ def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
     Exit codes: 0, 1 if there is no such queue or the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.admin.queue_rows import FORMATS, HEADINGS
-    from flux_trio.cli.terminal.columns import Layout
-    from flux_trio.cli.terminal.named_formats import choose_format
+    from flux_trio.cli.terminal.named_formats import choose_layout
 
-    columns = Layout(choose_format(layout, "flux-queue-list", FORMATS), HEADINGS)
+    columns = choose_layout(layout, "flux-queue-list", FORMATS, HEADINGS)
     wanted = names.split(",") if names else []
     rows = with_client(lambda client: _rows(client, wanted, columns.fields))
     columns.print(rows, header=not no_header)

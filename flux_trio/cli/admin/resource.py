@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -15,7 +15,6 @@ from flux_trio.cli.terminal.params import NO_HEADER, format_option
 
 if TYPE_CHECKING:
     from flux_trio.cli.admin.resource_rows import Resources
-    from flux_trio.cli.terminal.named_formats import NamedFormat
     from flux_trio.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,9 +84,10 @@ def list_resources(
         LISTED,
         list_rows,
     )
+    from flux_trio.cli.terminal.named_formats import choose_layout
 
     wanted = _read_states(states, LIST_STATES) or LISTED
-    columns = _columns(layout, "flux-resource-list", LIST_FORMATS, LIST_HEADINGS)
+    columns = choose_layout(layout, "flux-resource-list", LIST_FORMATS, LIST_HEADINGS)
     resources = _look(include, queue)
     empty = include is not None if skip_empty is None else skip_empty
     rows = list_rows(resources, wanted, columns.fields, skip_empty=empty)
@@ -155,12 +155,13 @@ def status(
         STATUS_STATES,
         status_rows,
     )
+    from flux_trio.cli.terminal.named_formats import choose_layout
 
     known = (*STATUS_STATES, "all", "drain", "online", "offline")
     wanted = list(_read_states(states, known) or STATUS_SHOWN)
     if "drain" in wanted:
         wanted += ["draining", "drained"]
-    columns = _columns(layout, "flux-resource-status", STATUS_FORMATS, STATUS_HEADINGS)
+    columns = choose_layout(layout, "flux-resource-status", STATUS_FORMATS, STATUS_HEADINGS)
     empty = skip_empty or states is None
     rows = status_rows(_look(include, queue), wanted, columns.fields, skip_empty=empty)
     columns.print(rows, header=not no_header)
@@ -193,6 +194,7 @@ def drain(
     Exit codes: 0, 1 if a target does not exist or is drained already, 2 for wrong usage.
     """
     from flux_trio.cli.admin.resource_rows import DRAIN_FORMATS, STATUS_HEADINGS, drain_rows
+    from flux_trio.cli.terminal.named_formats import choose_layout
     from flux_trio.messages import Errno, topics
 
     if targets is not None:
@@ -200,7 +202,7 @@ def drain(
             remark("Use --force to overwrite existing drain reason")
             click.get_current_context().exit(1)
         return
-    columns = _columns(layout, "flux-resource-drain", DRAIN_FORMATS, STATUS_HEADINGS)
+    columns = choose_layout(layout, "flux-resource-drain", DRAIN_FORMATS, STATUS_HEADINGS)
     columns.print(drain_rows(_look(include, queue), columns.fields), header=not no_header)
 
 
@@ -288,15 +290,6 @@ def _read_states(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
                 f"Invalid resource state {state} specified; valid states: {','.join(known)}"
             )
     return wanted
-
-
-def _columns(
-    layout: str | None, tool: str, formats: Mapping[str, NamedFormat], headings: Mapping[str, str]
-) -> Any:
-    from flux_trio.cli.terminal.columns import Layout
-    from flux_trio.cli.terminal.named_formats import choose_format
-
-    return Layout(choose_format(layout, tool, formats), headings)
 
 
 def _in_states(states: str | None, include: str | None, queue: str | None) -> Any:

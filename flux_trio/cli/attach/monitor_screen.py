@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -16,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from flux_trio.cli.terminal.columns import short_duration
-from flux_trio.cli.terminal.keys import keys
+from flux_trio.cli.terminal.keys import keys, read_key
 from flux_trio.formats import printable
 from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Verdict
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from flux_trio.attach.monitor import Monitor
     from flux_trio.judge import Judgement, Violation
 
-KEY_BYTES_MAX: Final = 16
 _STYLES: Final = {Verdict.KEPT: "green", Verdict.BROKEN: "bold red", Verdict.KNOWN: "yellow"}
 
 
@@ -36,13 +33,11 @@ async def shown_live(watched: Monitor, refresh_s: float, *, color: bool) -> None
         async with trio.open_nursery() as nursery:
             while True:
                 screen_of.update(screen(watched, console.height, console.width), refresh=True)
-                with trio.move_on_after(refresh_s):
-                    await trio.lowlevel.wait_readable(sys.stdin.fileno())
-                    key = os.read(sys.stdin.fileno(), KEY_BYTES_MAX).decode(errors="replace")
-                    if key in ("q", "", "\x04"):
-                        break
-                    if key == "a":
-                        nursery.start_soon(watched.audit, lambda _found: None)
+                key = await read_key(refresh_s)
+                if key in ("q", "\x04"):
+                    break
+                if key == "a":
+                    nursery.start_soon(watched.audit, lambda _found: None)
             nursery.cancel_scope.cancel()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -60,10 +60,8 @@ def cancel(
         text = "Do not specify a list of jobids with --all,--user,--states options"
         raise CommandError(text)
     if all_jobs:
-        count, errors = with_client(
-            lambda client: _cancel_all(client, states, user, message, dry_run)
-        )
-        _report(count, errors, dry_run, quiet)
+        found = with_client(lambda client: _cancel_all(client, states, user, message, dry_run))
+        _report(found["count"], found["errors"], dry_run, quiet)
     elif not jobids:
         raise CommandError("No target jobs were provided")
     elif dry_run:
@@ -93,22 +91,12 @@ async def _cancel_each(client: Client, jobids: tuple[int, ...], message: str) ->
 
 async def _cancel_all(
     client: Client, states: int | None, user: int | None, message: str, dry_run: bool
-) -> tuple[int, int]:
-    """Return how many jobs were canceled, and how many could not be."""
-    from flux_trio.cli.connection.job_query import userid_or_own
-    from flux_trio.messages import topics
-    from flux_trio.protocols import ACTIVE
+) -> dict[str, Any]:
+    """Return the `count` of jobs that were canceled, and of `errors`."""
+    from flux_trio.cli.jobs.job_control import raise_on_all
 
-    payload = {
-        "dry_run": dry_run,
-        "userid": await userid_or_own(client, user),
-        "states": int(ACTIVE) if states is None else states,
-        "severity": 0,
-        "type": "cancel",
-        "note": message,
-    }
-    answer = await client.call(topics.JOB_RAISEALL, payload)
-    return answer["count"], answer["errors"]
+    payload = {"dry_run": dry_run, "severity": 0, "type": "cancel", "note": message}
+    return await raise_on_all(client, states, user, payload)
 
 
 def _plural(word: str, count: int) -> str:

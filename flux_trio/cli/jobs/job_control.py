@@ -132,17 +132,8 @@ def raiseall(
 
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """
-    from flux_trio.messages import topics
-    from flux_trio.protocols import ACTIVE
-
-    payload = {
-        "dry_run": not force,
-        "states": int(ACTIVE) if states is None else states,
-        "severity": severity,
-        "type": kind,
-        "note": " ".join(note),
-    }
-    answer = with_client(lambda client: _ask_all(client, topics.JOB_RAISEALL, user, payload))
+    payload = {"dry_run": not force, "severity": severity, "type": kind, "note": " ".join(note)}
+    answer = with_client(lambda client: raise_on_all(client, states, user, payload))
     _report(answer, force, "Raised exception on {count} jobs ({errors} errors)")
 
 
@@ -176,6 +167,17 @@ def killall(signal: int, user: int | None, force: bool) -> None:
     payload = {"dry_run": not force, "signum": signal}
     answer = with_client(lambda client: _ask_all(client, topics.JOB_KILLALL, user, payload))
     _report(answer, force, "Signaled {count} jobs ({errors} errors)")
+
+
+async def raise_on_all(
+    client: Client, states: int | None, user: int | None, payload: dict[str, Any]
+) -> dict[str, Any]:
+    """Raise an exception on the jobs in `states`, by default the active ones, of a user."""
+    from flux_trio.messages import topics
+    from flux_trio.protocols import ACTIVE
+
+    mask = int(ACTIVE) if states is None else states
+    return await _ask_all(client, topics.JOB_RAISEALL, user, {**payload, "states": mask})
 
 
 async def _ask_all(

@@ -129,8 +129,8 @@ def jobs(
     from flux_trio.cli.jobs.job_rows import FORMATS, HEADINGS
     from flux_trio.cli.jobs.jobs_page import JobsPage, counts_text, print_json
     from flux_trio.cli.jobs.nested import Recursion
-    from flux_trio.cli.terminal.columns import Layout, read_sort_keys
-    from flux_trio.cli.terminal.named_formats import choose_format
+    from flux_trio.cli.terminal.columns import read_sort_keys
+    from flux_trio.cli.terminal.named_formats import choose_layout
 
     if as_json and (stats or stats_only):
         raise CommandError("--json incompatible with --stats or --stats-only")
@@ -138,7 +138,7 @@ def jobs(
         active = _show_stats()
         if stats_only:
             click.get_current_context().exit(0 if active else 1)
-    columns = Layout(choose_format(layout, "flux-jobs", FORMATS), HEADINGS)
+    columns = choose_layout(layout, "flux-jobs", FORMATS, HEADINGS)
     keys = columns.sort_keys if order is None else read_sort_keys(order, HEADINGS)
     try:
         query = _query(**filters)

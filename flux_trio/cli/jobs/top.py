@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 REFRESH_S: Final = 2.0
 UNCUT: Final = 1000  # columns, when standard output is not a terminal
-KEY_BYTES_MAX: Final = 16  # bytes of one key, such as an arrow
 
 
 @click.command(cls=Command)
@@ -67,21 +65,17 @@ def top(queue: str | None, color: bool) -> None:
 
 
 async def _show_live(client: Client, console: Console, view: View) -> None:
-    import anyio
     from rich.live import Live
 
     from flux_trio.cli.jobs.top_screen import screen
-    from flux_trio.cli.terminal.keys import keys
+    from flux_trio.cli.terminal.keys import keys, read_key
 
     with keys(), Live(console=console, screen=True, auto_refresh=False) as screen_of:
         snapshot = await _snapshot(client, view)
         while not view.ended:
             shown = screen(snapshot, view, console.height, console.width)
             screen_of.update(shown, refresh=True)
-            key = ""
-            with anyio.move_on_after(REFRESH_S):
-                await anyio.wait_readable(sys.stdin.fileno())
-                key = os.read(sys.stdin.fileno(), KEY_BYTES_MAX).decode(errors="replace") or "q"
+            key = await read_key(REFRESH_S)
             changed = view.after(key, snapshot)
             if not key or changed.queue != view.queue:
                 snapshot = await _snapshot(client, changed)

@@ -73,16 +73,12 @@ def _split(text: str) -> tuple[str, str]:
 
 
 async def _value(client: Client, jobid: int, key: str, text: str) -> Any:
-    import msgspec
-
+    from flux_trio.cli.terminal.values import read_json_or_text
     from flux_trio.config import DURATION_KEY
 
     if key == DURATION_KEY:
         return await _duration(client, jobid, text)
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+    return read_json_or_text(key, text)
 
 
 async def _duration(client: Client, jobid: int, text: str) -> float:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+import anyio
+
+KEY_BYTES_MAX: Final = 16  # of one key, such as an arrow
 
 
 @contextmanager
@@ -19,3 +25,12 @@ def keys() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+async def read_key(wait_s: float) -> str:
+    """Return the next key; "" if none is pressed in time, "q" at the end of standard input."""
+    terminal = sys.stdin.fileno()
+    with anyio.move_on_after(wait_s):
+        await anyio.wait_readable(terminal)
+        return os.read(terminal, KEY_BYTES_MAX).decode(errors="replace") or "q"
+    return ""

@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from flux_trio.cli.terminal.columns import Layout
 from flux_trio.cli.terminal.errors import CommandError
 
 
@@ -27,6 +28,13 @@ class NamedFormat:
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     formats: dict[str, NamedFormat] = {}
+
+
+def choose_layout(
+    text: str | None, tool: str, builtin: Mapping[str, NamedFormat], headings: Mapping[str, str]
+) -> Layout:
+    """Return the layout of the format that `choose_format` returns. Raises CommandError."""
+    return Layout(choose_format(text, tool, builtin), headings)
 
 
 def choose_format(text: str | None, tool: str, builtin: Mapping[str, NamedFormat]) -> str:
