@@ -119,9 +119,10 @@ def test_instance_under_a_manager(tmp_path: Path) -> None:
             process.wait(DEADLINE_S)
     lines = [json.loads(line) for line in (tmp_path / "stderr").read_text().splitlines()]
     mine = [line for line in lines if line["module"] == "config"]
-    assert [line["level"] for line in mine] == ["info", "err", "err", "err"]
-    assert mine[1]["text"] == refused
-    assert mine[1]["timestamp"] == pytest.approx(time.time(), abs=DEADLINE_S)
+    assert [line["level"] for line in mine] == ["info", "info", "err", "err", "err"]
+    assert mine[0]["text"] == "changed: policy.limits.duration"
+    assert mine[2]["text"] == refused
+    assert mine[2]["timestamp"] == pytest.approx(time.time(), abs=DEADLINE_S)
     assert stored_texts(statedir)[-len(lines) :] == [line["text"] for line in lines]
 
 

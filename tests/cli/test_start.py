@@ -232,7 +232,10 @@ def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[sched]\n# \xff\n", "'utf-8' codec can't decode byte 0xff in position 10: "),
+        (
+            b"[sched]\n# \xff\n",
+            "expected text in UTF-8: 'utf-8' codec can't decode byte 0xff in position 10: ",
+        ),
         (b"\x7fELF\x02\x01\x01\x00\x00", "expected TOML, got "),
     ],
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.cli.instance.starting import StartError, state_directory
+from flux_trio.cli.instance.starting import state_directory
+from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.client import AccessDenied, find_instance
 from flux_trio.store.state_directory import write_private
 
@@ -16,7 +17,7 @@ from flux_trio.store.state_directory import write_private
 def test_a_directory_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
     with (
-        pytest.raises(StartError, match="others may write in it: chmod go-w"),
+        pytest.raises(CommandError, match="others may write in it: chmod go-w"),
         state_directory(tmp_path, None),
     ):
         pass
@@ -34,7 +35,7 @@ def test_the_default_directory_is_no_link_to_another(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o700)
     (tmp_path / "flux-trio").symlink_to(tmp_path / "there")
     with (
-        pytest.raises(StartError, match="is a link"),
+        pytest.raises(CommandError, match="is a link"),
         state_directory(None, tmp_path / "flux-trio"),
     ):
         pass

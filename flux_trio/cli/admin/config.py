@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Group
-
-if TYPE_CHECKING:
-    from flux_trio.config import Config
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -75,9 +71,10 @@ def load(file: str) -> None:
 
     Exit codes: 0 if it is in force, 1 if it was refused, 2 for wrong usage.
     """
+    from flux_trio.cli.terminal.config_file import read_config_file
     from flux_trio.messages import topics
 
-    payload = {"config": _read(file).to_json()}
+    payload = {"config": read_config_file(file).to_json()}
     _say_later(with_client(lambda client: client.call(topics.CONFIG_LOAD, payload)))
 
 
@@ -130,31 +127,6 @@ def _text_of(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "inf" if value == math.inf else msgspec.json.encode(value).decode()
-
-
-def _read(file: str) -> Config:
-    """Raises CommandError if the file cannot be read or is not a configuration."""
-    import msgspec
-
-    from flux_trio.config import parse_config, read_config
-    from flux_trio.formats import FormatError
-    from flux_trio.process.private import untrusted
-
-    where = "standard input" if file == "-" else file
-    try:
-        if file != "-" and (reason := untrusted(Path(file))):  # it names commands and plugins
-            raise CommandError(reason)
-        with click.open_file(file) as opened:
-            text = opened.read()
-        if text.lstrip().startswith("{"):
-            return read_config(msgspec.json.decode(text), where, warn=remark)
-        return parse_config(text, where, warn=remark)
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise CommandError(f"{where}: {error}") from None
-    except FormatError as error:
-        raise CommandError(str(error)) from None
 
 
 def _say_later(answer: dict[str, Any]) -> None:

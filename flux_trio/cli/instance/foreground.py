@@ -36,12 +36,12 @@ from flux_trio.cli.instance.ending import FORCED, INSTANCE_S, SPARE_S, Ending
 from flux_trio.cli.instance.log_output import LogOptions, open_log_sink
 from flux_trio.cli.instance.reloading import Hangups, open_hangups, reload_at
 from flux_trio.cli.instance.service_manager import ServiceManager
-from flux_trio.cli.instance.starting import StartError
 from flux_trio.cli.judge.monitoring import FINISH_S_MAX, Monitoring, open_monitor
 from flux_trio.cli.judge.traces import written_trace
-from flux_trio.cli.terminal.errors import complain, remark
+from flux_trio.cli.terminal.config_file import read_config_file
+from flux_trio.cli.terminal.errors import CommandError, complain
 from flux_trio.client import STATEDIR_VARIABLE
-from flux_trio.config import Config, parse_config
+from flux_trio.config import Config
 from flux_trio.embedding import Step, cancel_jobs, end_jobs
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import (
@@ -58,7 +58,6 @@ from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.process.exit_code import code_of
 from flux_trio.process.groups import sole_error, unwrapping
-from flux_trio.process.private import untrusted
 from flux_trio.process.threads import OWN
 from flux_trio.services.inventory import core_differences, find_inventory
 from flux_trio.services.module_process import system_clock
@@ -90,32 +89,20 @@ class ConfigSource(msgspec.Struct, frozen=True):
     policy: str | None = None  # --policy
 
     def read(self) -> Config:
-        """Read the configuration. Raises StartError."""
-        config = Config() if self.path is None else self._parse(self.path)
+        """Read the configuration. Raises CommandError."""
+        config = Config() if self.path is None else read_config_file(self.path)
         if self.policy is not None:
             if "policy" in config.policy.scheduler:
                 got = f"expected --policy or policy.scheduler.policy in {self.path}, got both"
-                raise StartError(got)
+                raise CommandError(got)
             sched = msgspec.structs.replace(config.sched, policy=self.policy)
             config = msgspec.structs.replace(config, sched=sched)
         if self.targets is None:
             return config
         if config.names_resources:
-            raise StartError(f"expected --test-size or resources in {self.path}, got both")
+            raise CommandError(f"expected --test-size or resources in {self.path}, got both")
         resource = msgspec.structs.replace(config.resource, targets=self.targets)
         return msgspec.structs.replace(config, resource=resource)
-
-    def _parse(self, path: Path) -> Config:
-        try:
-            if reason := untrusted(path):  # it names commands and plugins
-                raise StartError(reason)
-            return parse_config(path.read_text(), str(path), warn=remark)
-        except OSError as error:
-            raise StartError(f"{path}: {error.strerror}") from None
-        except UnicodeError as error:
-            raise StartError(f"{path}: {error}") from None
-        except FormatError as error:
-            raise StartError(str(error)) from None
 
 
 class Startup(msgspec.Struct, frozen=True):
@@ -146,18 +133,18 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
     async def read() -> Config:
         try:
             return await OWN.run(source.read, abandon_on_cancel=True)
-        except StartError as error:
-            raise ConfigRefused(str(error)) from None
+        except CommandError as error:
+            raise ConfigRefused(error.message) from None
 
     return read
 
 
 def run(startup: Startup) -> int:
-    """Run the instance, and return the exit code of the command, or 0. Raises StartError."""
+    """Run the instance, and return the exit code of the command, or 0. Raises CommandError."""
     fill_standard_descriptors()
     try:
         if found := foreign_file(startup.statedir):
-            raise StartError(found)
+            raise CommandError(found)
         _refuse_a_copy(startup.statedir)
         _check_descriptors()
         gc.freeze()  # what was imported stays: no collection looks through it while requests wait
@@ -168,14 +155,14 @@ def run(startup: Startup) -> int:
                 startup.opened.enter_context(reserve(startup.statedir))
             return trio.run(_run, startup)
     except EXPECTED as error:
-        raise StartError(_explain(error)) from None
+        raise CommandError(_explain(error)) from None
 
 
 def _refuse_a_copy(statedir: Path) -> None:
-    """Raise StartError if somebody has copied the directory: its jobs could run twice."""
+    """Raise CommandError if somebody has copied the directory: its jobs could run twice."""
     path = statedir / STATE_FILE
     if is_copy(path):
-        raise StartError(
+        raise CommandError(
             f"{statedir} is a copy of a state directory: its {STATE_FILE} is another file than its "
             "instances have used.\nThe jobs in it may have run since, and would run again. "
             f"`flux-trio backup --statedir {statedir} DIR`, then `flux-trio restore DIR NEW` make "
@@ -185,13 +172,13 @@ def _refuse_a_copy(statedir: Path) -> None:
 
 
 def _check_descriptors() -> None:
-    """Raise StartError if this process may not open enough files.
+    """Raise CommandError if this process may not open enough files.
 
     Otherwise the start would wait for ever for a client or a shell host that it cannot reach.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < DESCRIPTORS_MIN:
-        raise StartError(
+        raise CommandError(
             f"expected a limit of at least {DESCRIPTORS_MIN} open files (`ulimit -n`), got {soft}"
         )
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.errors import remark
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import POLICY
 
@@ -120,7 +120,6 @@ def start(
     it is not found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
     """
     from flux_trio.cli.instance.starting import (
-        StartError,
         shell_of_terminal,
         sign_of_start,
         state_directory,
@@ -134,38 +133,35 @@ def start(
         remark("the instance ends when you leave this shell")
     in_job = is_in_job(os.environ)
     named = statedir or (None if in_job else statedir_of_user(os.environ))
-    try:
-        # the default directory is that of the enclosing instance
-        default = None if command or in_job else default_statedir(os.environ)
-        with ExitStack() as opened:
-            directory, lasting = opened.enter_context(state_directory(named, default))
-            started = opened.enter_context(sign_of_start(directory))
+    # the default directory is that of the enclosing instance
+    default = None if command or in_job else default_statedir(os.environ)
+    with ExitStack() as opened:
+        directory, lasting = opened.enter_context(state_directory(named, default))
+        started = opened.enter_context(sign_of_start(directory))
 
-            from flux_trio.cli.instance.ending import Ending
-            from flux_trio.cli.instance.foreground import ConfigSource, Startup, run
-            from flux_trio.cli.instance.log_output import LogFormat, LogOptions
-            from flux_trio.cli.instance.service_manager import service_manager
-            from flux_trio.messages import Level
+        from flux_trio.cli.instance.ending import Ending
+        from flux_trio.cli.instance.foreground import ConfigSource, Startup, run
+        from flux_trio.cli.instance.log_output import LogFormat, LogOptions
+        from flux_trio.cli.instance.service_manager import service_manager
+        from flux_trio.messages import Level
 
-            source = ConfigSource(config, targets, policy)
-            startup = Startup(
-                source=source,
-                config=source.read(),
-                statedir=directory,
-                lasting=lasting,
-                command=command,
-                trace=trace,
-                trace_environments=trace_environments,
-                monitor=monitor,
-                log=LogOptions(
-                    LogFormat(log_format) if log_format else None,
-                    Level[log_level.upper()] if log_level else None,
-                ),
-                manager=service_manager(os.environ),
-                started=started,
-                opened=opened,
-                ending=Ending(opened.close),
-            )
-            ctx.exit(run(startup))
-    except StartError as error:
-        raise CommandError(str(error)) from None
+        source = ConfigSource(config, targets, policy)
+        startup = Startup(
+            source=source,
+            config=source.read(),
+            statedir=directory,
+            lasting=lasting,
+            command=command,
+            trace=trace,
+            trace_environments=trace_environments,
+            monitor=monitor,
+            log=LogOptions(
+                LogFormat(log_format) if log_format else None,
+                Level[log_level.upper()] if log_level else None,
+            ),
+            manager=service_manager(os.environ),
+            started=started,
+            opened=opened,
+            ending=Ending(opened.close),
+        )
+        ctx.exit(run(startup))

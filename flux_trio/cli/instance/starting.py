@@ -14,15 +14,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.client import BACKUP_FILE, INSIDE_VARIABLE, STARTING_FILE, STATEDIR_VARIABLE
 from flux_trio.formats import is_utf8
 from flux_trio.process.private import DIRECTORY_MODE, foreign, make_directory, opener
 
 DEFAULT_SHELL: Final = "/bin/sh"
-
-
-class StartError(Exception):
-    """The instance cannot run; the text says why, in one line."""
 
 
 def statedir_of_user(environ: Mapping[str, str]) -> Path | None:
@@ -64,21 +61,21 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
         make_directory(directory)
         reason = foreign(directory.resolve())  # in /tmp any user could have created it
     except OSError as error:
-        raise StartError(f"{directory}: {error.strerror}") from None
+        raise CommandError(f"{directory}: {error.strerror}") from None
     if given is None and directory.is_symlink():
-        raise StartError(f"{directory} is a link: remove it, or name a directory by --statedir")
+        raise CommandError(f"{directory} is a link: remove it, or name a directory by --statedir")
     if reason:
-        raise StartError(f"{directory}: {reason}")
+        raise CommandError(f"{directory}: {reason}")
     if (directory / BACKUP_FILE).exists():
         text = f"{directory} is a backup: `flux-trio restore {directory} NEW` makes a copy to start"
-        raise StartError(text)
+        raise CommandError(text)
     yield directory, True
 
 
 def _check_name(directory: Path) -> None:
     """Refuse a name that cannot be told to jobs, in whose environment it is text."""
     if not is_utf8(str(directory)):
-        raise StartError(
+        raise CommandError(
             f"{directory}: expected a state directory whose path is UTF-8: name another by "
             f"--statedir or {STATEDIR_VARIABLE}, or if it is temporary by TMPDIR"
         )

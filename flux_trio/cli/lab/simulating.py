@@ -12,9 +12,10 @@ import msgspec
 
 import flux_trio
 from flux_trio.broker import LogEntry, ModuleNotStarted
+from flux_trio.cli.terminal import config_file
 from flux_trio.cli.terminal.columns import short_duration
 from flux_trio.cli.terminal.errors import CommandError, remark
-from flux_trio.config import Config, PluginDirective, parse_config
+from flux_trio.config import Config, PluginDirective
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
 from flux_trio.messages import Level
@@ -122,14 +123,9 @@ def read_config_file(path: Path | None) -> Config:
     if path is None:
         return Config()
     try:
-        return parse_config(path.read_text(encoding="utf-8"), str(path), warn=remark)
-    except OSError as error:
-        text = f"{path}: {error.strerror}"
-    except UnicodeDecodeError as error:
-        text = f"{path}: expected text in UTF-8: {error}"
-    except FormatError as error:
-        text = str(error)
-    raise click.BadParameter(text, param_hint="'--config'")
+        return config_file.read_config_file(path, trusted=True)
+    except CommandError as error:
+        raise click.BadParameter(error.message, param_hint="'--config'") from None
 
 
 def find_workload(workload: Path) -> Path:
