@@ -16,7 +16,7 @@ from typing import Final, Self
 from flux_trio.formats import format_fluid
 from flux_trio.lab.exercise.stage import LONG_S, Stuck
 
-LATER_S: Final = 0.5
+LOOK_S: Final = 0.05  # how often a task looks whether it may end
 _LINES: Final = 4096
 
 
@@ -25,7 +25,8 @@ class Witness:
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="flux-trio-witness-")
-        self._pipe = Path(self._directory.name) / "pipe"
+        directory = Path(self._directory.name)
+        self._pipe, self._first, self._may_end = (directory / n for n in ("pipe", "first", "go"))
         os.mkfifo(self._pipe)
         self._fd = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK)
         self._nstarts = 0
@@ -49,10 +50,21 @@ class Witness:
         return self.runs_for(LONG_S)
 
     def one_ends_first(self, first: int, second: int) -> tuple[str, ...]:
-        """Return a command of two tasks, which end one after the other with these exit codes."""
-        mark = shlex.quote(f"{self._directory.name}/first")
+        """Return a command of two tasks with these exit codes: one ends at once, the other when
+        `let_end` is called.
+        """
+        mark, may_end = (shlex.quote(str(each)) for each in (self._first, self._may_end))
         one = f"mkdir {mark} 2>/dev/null && exit {first}"
-        return self._script(f"{one}; sleep {LATER_S:g}; exit {second}")
+        other = f"until [ -e {may_end} ]; do sleep {LOOK_S:g}; done; exit {second}"
+        return self._script(f"{one}; {other}")
+
+    def has_first_ended(self) -> bool:
+        """Return whether the task that ends at once has come to its end."""
+        return self._first.exists()
+
+    def let_end(self) -> None:
+        """Let the other task end."""
+        self._may_end.touch()
 
     @property
     def nstarts(self) -> int:
