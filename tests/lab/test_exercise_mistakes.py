@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -113,3 +114,60 @@ def test_refusal_of_the_instance_is_shown_with_what_it_refuses() -> None:
     found = FIFO.played(row.right, row.wrong, FIFO.acts[1:2])
     text = found.text()
     assert text.index("no-double-allocation broken by") < text.index("\n  log: ")
+
+
+def fifo_with(right: str, wrong: str, *titles: str) -> Findings:
+    """Acts, played by fifo.py with another mistake."""
+    return FIFO.played(
+        right, wrong, [act for title in titles for act in FIFO.acts if act.title == title]
+    )
+
+
+def test_scheduler_that_answers_twice_is_named() -> None:
+    once = "            self.answer(job, SUCCESS)\n"
+    found = fifo_with(once, 2 * once, "one job")
+    assert not found.is_clean
+    assert "27.success.8 broken by " in found.text()
+    assert "another response after SUCCESS" in found.text()
+
+
+FREED = '                self.respond(request, {"id": payload["id"]})\n'
+
+
+def test_scheduler_that_never_frees_is_named_as_the_cause() -> None:
+    (what,) = fifo_with(FREED, "", "one job").stuck.values()
+    assert re.fullmatch(
+        r"event clean of job ƒ\w+: not within 10 s; "
+        r"the program has not answered sched\.free of this job",
+        what,
+    )
+    unfreed = '                self.free(payload["id"])\n' + FREED
+    found = fifo_with(unfreed, "                pass\n", "three times as many jobs as fit")
+    (what,) = found.stuck.values()
+    assert "has not answered sched.free of this job" in what
+
+
+def stays(of: str) -> tuple[str, str]:
+    """What is to be changed so that a scheduler stays when it is refused something."""
+    leaving = f'            raise Leave(f"{{{of}}}: {{error}}") from None\n'
+    return leaving, "            await trio.sleep_forever()\n"
+
+
+@pytest.mark.parametrize(
+    ("title", "of", "topic"),
+    [
+        ("the program is refused the resources", "topics.RESOURCE_ACQUIRE", "resource.acquire"),
+        ("the release of a node is refused", "topic", "resource.release"),
+    ],
+)
+def test_scheduler_that_stays_when_it_is_refused_something_is_named(
+    title: str, of: str, topic: str
+) -> None:
+    found = fifo_with(*stays(of), title)
+    assert found.stuck == {title: f"{topic} was refused, and the program runs on for 10 s"}
+    assert not found.is_clean
+
+
+def test_service_is_back_after_a_client_has_stood_in_for_it() -> None:
+    title = "the program's ready is refused"
+    assert list(fifo_with(*stays("topic"), title, "one job").stuck) == [title]
