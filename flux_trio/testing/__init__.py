@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flux_trio.testing.instance_harness import InstanceHarness, PlayedExec, PlayedScheduler
     from flux_trio.testing.instance_job import InstanceJob
     from flux_trio.testing.replaying import Replayed, replay_trace
-    from flux_trio.testing.rest import NothingHappens
+    from flux_trio.testing.trio_thread import NothingHappens
     from flux_trio.testing.watching import ClausesBroken, watched
     from flux_trio.testing.world_harness import (
         FaultNeverStruck,
@@ -60,41 +60,29 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "ClausesBroken": "watching",
-    "EPOCH": "fixtures",
-    "FakeExec": "fakes",
-    "FakeScheduler": "fakes",
-    "FaultNeverStruck": "world_harness",
-    "GUEST": "harness",
-    "HarnessJob": "harness_job",
-    "HookCall": "harness",
-    "InstanceHarness": "instance_harness",
-    "InstanceJob": "instance_job",
-    "NothingHappens": "rest",
-    "PlayedExec": "instance_harness",
-    "PlayedScheduler": "instance_harness",
-    "PluginHarness": "harness",
-    "PropertyBroken": "world_harness",
-    "Rejected": "harness",
-    "Replayed": "replaying",
-    "USERID": "fixtures",
-    "WorldHarness": "world_harness",
-    "play_plan": "world_harness",
-    "replay_trace": "replaying",
-    "simulated_instance": "fixtures",
-    "watched": "watching",
+    "fakes": ("FakeExec", "FakeScheduler"),
+    "fixtures": ("EPOCH", "USERID", "simulated_instance"),
+    "harness": ("GUEST", "HookCall", "PluginHarness", "Rejected"),
+    "harness_job": ("HarnessJob",),
+    "instance_harness": ("InstanceHarness", "PlayedExec", "PlayedScheduler"),
+    "instance_job": ("InstanceJob",),
+    "replaying": ("Replayed", "replay_trace"),
+    "trio_thread": ("NothingHappens",),
+    "watching": ("ClausesBroken", "watched"),
+    "world_harness": ("FaultNeverStruck", "PropertyBroken", "WorldHarness", "play_plan"),
 }
-"""The module of each name."""
+"""The names of each module."""
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
     def __getattr__(name: str) -> object:
         """Import a name when it is first used."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__} has no attribute {name}")
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
+        for module, names in _HOMES.items():
+            if name in names:
+                value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__} has no attribute {name}")
 
     def __dir__() -> list[str]:
         """Return the names, also those that are not imported yet."""

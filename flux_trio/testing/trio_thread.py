@@ -6,9 +6,9 @@ A test without Trio settings of its own uses it, and so does an async test under
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -19,7 +19,6 @@ import trio.testing
 from flux_trio.formats import FormatError
 from flux_trio.instance import error_of_start
 from flux_trio.sim import seeded_tasks
-from flux_trio.testing.rest import Rest
 
 T = TypeVar("T")
 
@@ -37,6 +36,38 @@ def beside_trio(function: Callable[..., T], *args: Any) -> T:
         return function(*args)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, function, *args).result()
+
+
+class NothingHappens(AssertionError):
+    """A call waits for what cannot come at this time; the text says for what."""
+
+
+class Rest(trio.abc.Instrument):
+    """An instrument of a Trio run: gives up the calls that wait when no task can run any more."""
+
+    def __init__(self) -> None:
+        self._waiting: set[trio.CancelScope] = set()  # of calls that have not returned
+
+    @contextmanager
+    def given_up(self, awaited: str) -> Iterator[None]:
+        """Raise NothingHappens if the block waits for what cannot come; `awaited` names it."""
+        with trio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                yield
+            finally:
+                self._waiting.discard(scope)
+        if scope.cancelled_caught:
+            raise NothingHappens(
+                f"expected {awaited}, but nothing more happens until the time advances"
+            )
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Look whether all is at rest: Trio waits for some time only if no task can run."""
+        if timeout > 0 and self._waiting and not _is_outer_world_awaited():
+            for scope in self._waiting:
+                trio.lowlevel.current_trio_token().run_sync_soon(scope.cancel)
+            self._waiting.clear()
 
 
 class TrioThread:
@@ -193,3 +224,11 @@ class TrioThread:
 
 async def _next_deadline() -> float:
     return trio.lowlevel.current_statistics().seconds_to_next_deadline
+
+
+def _is_outer_world_awaited() -> bool:
+    """Return whether a task waits for a thread, a process or a connection."""
+    files = trio.lowlevel.current_statistics().io_statistics
+    nwaiting = files.tasks_waiting_read + files.tasks_waiting_write
+    nthreads = trio.to_thread.current_default_thread_limiter().borrowed_tokens
+    return nthreads > 0 or nwaiting > 1  # one is Trio's own, by which other threads wake it

@@ -7,19 +7,16 @@ end, a response or event that is still due is a violation.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from flux_trio.instance import more_sinks
-from flux_trio.judge import Clause, Judgement, Monitor, Violation, load_clauses
+from flux_trio.judge import Judgement, Monitor, Violation
 from flux_trio.judge.rules import CLAUSE_RULES
+from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses
 from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.trace import Batches, Kind, Record, Sink
 from flux_trio.views import verdict_text
-
-LONG_TEXT: Final = "6.response.4"  # recommends short error texts; flux-trio does not shorten them
 
 
 class ClausesBroken(AssertionError):
@@ -34,7 +31,7 @@ class _Watcher:
     """A monitor, and the records for its violations."""
 
     def __init__(self) -> None:
-        self._monitor = Monitor(CLAUSE_RULES, _clauses())
+        self._monitor = Monitor(CLAUSE_RULES, all_clauses())
         self._batches = Batches(self._monitor.observe)
         self._records: list[Record] = []
         self._rest = _RestTracker()
@@ -182,8 +179,3 @@ def watched(breaking: Collection[str] = ()) -> Iterator[Watched]:
     finally:
         more_sinks.reset(token)
     found._raise_news()
-
-
-@functools.cache
-def _clauses() -> dict[str, Clause]:
-    return load_clauses()

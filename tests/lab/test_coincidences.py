@@ -25,7 +25,6 @@ from flux_trio.lab import (
 )
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations
 from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
-from flux_trio.lab.plans.drawing import SPAN_S
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.stories.running import play
 from flux_trio.messages import topics
@@ -34,14 +33,19 @@ from flux_trio.trace import Kind, Record
 JOBS = tuple(JobPlan(at=float(place), urgency=16) for place in range(6))
 
 
+NO_JOBS = Plan(1)
+PLAN = Plan(1, nnodes=2, jobs=JOBS)
+QUEUED = Plan(1, nnodes=4, queues=2, jobs=JOBS)
+
+
 def drawn(seed: int) -> Coincidence:
-    return draw_coincidence(Random(seed), JOBS, 4, 2, SPAN_S)
+    return draw_coincidence(Random(seed), QUEUED)
 
 
 def test_two_thirds_of_the_seeds_have_a_meeting_and_a_world_without_jobs_has_none() -> None:
     found = [drawn(seed) for seed in range(400)]
     assert 100 < sum(each == ((), ()) for each in found) < 170
-    assert all(draw_coincidence(Random(seed), (), 4, 0, SPAN_S) == ((), ()) for seed in range(20))
+    assert all(draw_coincidence(Random(seed), NO_JOBS) == ((), ()) for seed in range(20))
 
 
 def test_every_kind_of_meeting_is_drawn() -> None:
@@ -105,7 +109,7 @@ def test_purge_of_the_owner_removes_finished_jobs_and_a_restart_does_not_miss_th
 
 
 def test_new_durations_are_drawn_in_a_third_of_the_worlds_and_half_of_these_have_a_fault() -> None:
-    drawn = [draw_new_durations(Random(seed), JOBS, 2, 0, 30.0) for seed in range(600)]
+    drawn = [draw_new_durations(Random(seed), PLAN) for seed in range(600)]
     asked = [(faults, actions) for faults, actions in drawn if actions]
     assert 150 < len(asked) < 250
     assert all(each.what == "duration" for _, actions in asked for each in actions)
@@ -113,25 +117,25 @@ def test_new_durations_are_drawn_in_a_third_of_the_worlds_and_half_of_these_have
     with_fault = [faults for faults, _ in asked if faults]
     assert len(asked) / 3 < len(with_fault) < len(asked) * 2 / 3
     assert not any(faults for faults, actions in drawn if not actions)
-    assert draw_new_durations(Random(0), (), 2, 0, 30.0) == ((), ())
+    assert draw_new_durations(Random(0), NO_JOBS) == ((), ())
 
 
 def test_long_requests_are_drawn_in_a_quarter_of_the_worlds() -> None:
-    drawn = [draw_long_requests(Random(seed), JOBS, 2, 2, 30.0) for seed in range(600)]
+    drawn = [draw_long_requests(Random(seed), QUEUED)[1] for seed in range(600)]
     asked = [each for each in drawn if each]
     assert 100 < len(asked) < 200
     kinds = Counter(each.what for actions in asked for each in actions)
     assert set(kinds) == {"watch", "queue-drain", "queue-idle"}
     assert {each.queue for actions in asked for each in actions} == {None, 0, 1}
-    assert draw_long_requests(Random(0), (), 2, 2, 30.0) == ()
+    assert draw_long_requests(Random(0), NO_JOBS) == ((), ())
 
 
 def test_ends_of_the_job_manager_between_two_steps_are_drawn_in_a_fifth_of_the_worlds() -> None:
-    drawn = [draw_lost_manager(Random(seed), JOBS, 2, 0, 30.0) for seed in range(600)]
+    drawn = [draw_lost_manager(Random(seed), PLAN)[0] for seed in range(600)]
     kinds = Counter(type(faults[0]) for faults in drawn if faults)
     assert set(kinds) == {Linger, Slow}
     assert all(30 < count < 90 for count in kinds.values())
-    assert draw_lost_manager(Random(0), (), 2, 0, 30.0) == ()
+    assert draw_lost_manager(Random(0), NO_JOBS) == ((), ())
 
 
 def test_job_manager_reads_a_job_back_that_is_not_submitted_yet() -> None:

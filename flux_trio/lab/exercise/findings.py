@@ -37,11 +37,6 @@ class Ended:
         """Whether it came to its end, and nothing was broken."""
         return not self.stuck and not self.broken
 
-    @property
-    def waited(self) -> bool:
-        """Whether something was waited for in vain."""
-        return bool(self.stuck)
-
     def text(self) -> str:
         """Return `done`, the clauses that are broken, or what it was stuck in."""
         causes = [each.clause for each in self.broken if each.cause is None]

@@ -132,7 +132,7 @@ async def exercise(
         left = list(part.acts)
         while left:
             is_first = len(left) == len(part.acts)
-            later = LATER if any(each.waited for each in ended) else 1.0
+            later = LATER if any(each.stuck for each in ended) else 1.0
             play = _Play(kit, part.program, left, report, jury, deadline_s * later)
             with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
                 done = await play.on(surround(kit, Path(directory)), must_serve=is_first)

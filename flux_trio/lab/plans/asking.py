@@ -4,32 +4,30 @@ open for long, and subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, When
 from flux_trio.lab.catalogue.places import Module, Type
-from flux_trio.lab.plans.coincidences import AWAY_S, Coincidence, Table
-from flux_trio.lab.plans.workload import Action, Do, JobPlan
+from flux_trio.lab.plans.coincidences import AWAY_S, Coincidence, Table, table_of
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.workload import SPAN_S, Action, Do
 from flux_trio.messages import topics
 
 DURATIONS_S: Final = (0.0, 0.5, 2.0, 10.0, 60.0, 300.0)
 _LONG: Final[tuple[Action, ...]] = ("watch", "watch", "queue-drain", "queue-idle")
 
 
-def draw_new_durations(
-    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
-) -> Coincidence:
+def draw_new_durations(draw: Random, plan: Plan) -> Coincidence:
     """Return requests for new durations of jobs, and faults at that time; mostly none.
 
     The duration of a running job becomes an expiration, which the scheduler has to accept and of
     which the execution service reads in the journal. The faults end or delay one of these parties.
     """
-    if not jobs or draw.random() < 2 / 3:
+    if not plan.jobs or draw.random() < 2 / 3:
         return (), ()
-    table = Table(draw, jobs, nnodes, queues, span_s)
+    table = table_of(draw, plan)
     asked = [_new_duration(table) for _ in range(draw.randint(1, 4))]
     if draw.random() < 0.5:
         return (), tuple(asked)
@@ -78,14 +76,12 @@ _WHILE_A_JOB_STARTS: Final[tuple[tuple[str, Type], ...]] = (
 )
 
 
-def draw_long_requests(
-    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
-) -> tuple[Do, ...]:
+def draw_long_requests(draw: Random, plan: Plan) -> Coincidence:
     """Return requests whose answer waits for the end of jobs; in three of four cases none."""
-    if not jobs or draw.random() < 0.75:
-        return ()
-    table = Table(draw, jobs, nnodes, queues, span_s)
-    return tuple(_long_request(table, queues) for _ in range(draw.randint(1, 4)))
+    if not plan.jobs or draw.random() < 0.75:
+        return (), ()
+    table = table_of(draw, plan)
+    return (), tuple(_long_request(table, plan.queues) for _ in range(draw.randint(1, 4)))
 
 
 def _long_request(table: Table, queues: int) -> Do:
@@ -98,16 +94,16 @@ def _long_request(table: Table, queues: int) -> Do:
     return Do(at, what, queue=queue, when=when)
 
 
-def draw_subscription(draw: Random, span_s: float) -> tuple[Do, ...]:
+def draw_subscription(draw: Random, _plan: Plan) -> Coincidence:
     """Return a request for all events, often when the first one is published; mostly none."""
     if draw.random() < 0.8:
-        return ()
-    at = round(draw.uniform(0, span_s), 1)
+        return (), ()
+    at = round(draw.uniform(0, SPAN_S), 1)
     when = None
     if draw.random() < 0.7:
         topic = draw.choice(_EVENTS)
         when = When(topic, 1, draw.choice(("send", "recv")), "event")
-    return (Do(at, "subscribe", when=when),)
+    return (), (Do(at, "subscribe", when=when),)
 
 
 _EVENTS: Final = (

@@ -17,7 +17,8 @@ from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, When
 from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.catalogue.places import Module
-from flux_trio.lab.plans.workload import Action, Do, JobPlan
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.workload import SPAN_S, Action, Do, JobPlan
 from flux_trio.messages import topics
 
 AWAY_S: Final = (0.5, 3.0, 12.0)
@@ -80,18 +81,21 @@ _BACK: Final[dict[Action, Action]] = {
 }
 
 
-def draw_coincidence(
-    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
-) -> Coincidence:
+def table_of(draw: Random, plan: Plan) -> Table:
+    """Return what the world of a plan has."""
+    return Table(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
+
+
+def draw_coincidence(draw: Random, plan: Plan) -> Coincidence:
     """Return faults, and requests of the owner, that are likely to meet; in a third of the cases
     none.
 
-    A request is made when a message comes that it names, or else at a time in the first `span_s`
+    A request is made when a message comes that it names, or else at a time in the first SPAN_S
     seconds.
     """
-    if not jobs or draw.random() < 1 / 3:
+    if not plan.jobs or draw.random() < 1 / 3:
         return (), ()
-    return draw.choice(_COINCIDENCES)(Table(draw, jobs, nnodes, queues, span_s))
+    return draw.choice(_COINCIDENCES)(table_of(draw, plan))
 
 
 def _while_resources_are_stored(table: Table) -> Coincidence:
@@ -222,14 +226,12 @@ _COINCIDENCES: Final[tuple[Callable[[Table], Coincidence], ...]] = (
 )
 
 
-def draw_lost_manager(
-    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
-) -> tuple[Fault, ...]:
+def draw_lost_manager(draw: Random, plan: Plan) -> Coincidence:
     """Return faults that end the job manager between two of its steps; mostly none."""
-    if not jobs or draw.random() < 0.8:
-        return ()
+    if not plan.jobs or draw.random() < 0.8:
+        return (), ()
     between = draw.choice((_between_stored_and_submitted, _between_finish_and_release))
-    return between(Table(draw, jobs, nnodes, queues, span_s))
+    return between(table_of(draw, plan)), ()
 
 
 def _between_stored_and_submitted(table: Table) -> tuple[Fault, ...]:

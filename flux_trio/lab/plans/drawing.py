@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,13 +11,11 @@ from msgspec.structs import replace
 from flux_trio.config import POLICY_NAMES
 from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, draw_subscription
-from flux_trio.lab.plans.coincidences import draw_coincidence, draw_lost_manager
+from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.swarm import draw_faults
 from flux_trio.lab.plans.visits import with_visits, with_visits_of_stack
-from flux_trio.lab.plans.workload import Action, Do, JobPlan
-
-SPAN_S: Final = 30.0  # in which jobs are submitted and requests made
+from flux_trio.lab.plans.workload import SPAN_S, Action, Do, JobPlan
 
 
 def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -> Plan:
@@ -53,9 +51,11 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
         faults=draw_faults(draw, nfaults, aim),
         queues=queues,
     )
-    plan = _with_long_requests(_with_new_durations(plan, has_faults=has_coincidences))
-    plan = _with_subscription(plan)
-    plan = _with_lost_manager(_with_coincidence(plan)) if has_coincidences else plan
+    for name, drawn in _MORE if has_coincidences else _MORE[:3]:
+        faults, asked = drawn(random.Random(f"{name} {seed}"), plan)
+        if has_coincidences:
+            plan = replace(plan, faults=(*plan.faults, *faults))
+        plan = replace(plan, actions=(*plan.actions, *asked))
     visits = random.Random(f"visits {seed}")
     return with_visits(visits, plan, SPAN_S, is_to_grow=has_coincidences)
 
@@ -65,39 +65,15 @@ def draw_for_stack(plan: Plan) -> Plan:
     return with_visits_of_stack(random.Random(f"recovery {plan.seed}"), plan, SPAN_S)
 
 
-def _with_coincidence(plan: Plan) -> Plan:
-    """Return the plan with faults and requests that meet, in two thirds of all plans."""
-    draw = random.Random(f"meeting {plan.seed}")
-    faults, actions = draw_coincidence(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
-    return replace(plan, faults=(*plan.faults, *faults), actions=(*plan.actions, *actions))
-
-
-def _with_lost_manager(plan: Plan) -> Plan:
-    """Return the plan with faults that end the job manager between two steps, in a fifth."""
-    draw = random.Random(f"lost manager {plan.seed}")
-    faults = draw_lost_manager(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
-    return replace(plan, faults=(*plan.faults, *faults))
-
-
-def _with_new_durations(plan: Plan, *, has_faults: bool) -> Plan:
-    """Return the plan with requests for new durations, and faults that meet them."""
-    draw = random.Random(f"duration {plan.seed}")
-    faults, actions = draw_new_durations(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
-    faults = (*plan.faults, *faults) if has_faults else plan.faults
-    return replace(plan, faults=faults, actions=(*plan.actions, *actions))
-
-
-def _with_long_requests(plan: Plan) -> Plan:
-    draw = random.Random(f"long {plan.seed}")
-    asked = draw_long_requests(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
-    return replace(plan, actions=(*plan.actions, *asked))
-
-
-def _with_subscription(plan: Plan) -> Plan:
-    asked = draw_subscription(random.Random(f"subscription {plan.seed}"), SPAN_S)
-    return replace(plan, actions=(*plan.actions, *asked))
-
-
+_MORE: Final[tuple[tuple[str, Callable[[random.Random, Plan], Coincidence]], ...]] = (
+    ("duration", draw_new_durations),
+    ("long", draw_long_requests),
+    ("subscription", draw_subscription),
+    ("meeting", draw_coincidence),
+    ("lost manager", draw_lost_manager),
+)
+"""What plans have beside their faults and requests, each from a generator with a name of its own.
+The last two are left out if the number of faults is given."""
 _NJOBS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)
 _NFAULTS: Final = (1, 2, 2, 3, 4, 6)
 _ACTIONS: Final = ("cancel", "urgency", "drain", "down", "queue-stop", "queue-disable")

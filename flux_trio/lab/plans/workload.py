@@ -11,6 +11,8 @@ import msgspec
 
 from flux_trio.lab.catalogue.places import Count, Rank, Seconds, When
 
+SPAN_S: Final = 30.0  # in which drawn jobs are submitted and drawn requests made
+
 Place = Annotated[int, msgspec.Meta(ge=0)]
 Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
 Action = Literal[

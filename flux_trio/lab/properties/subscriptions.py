@@ -46,19 +46,14 @@ class Subscribers(Watcher):
 
     def pause(self) -> None:
         """Look for events that were not received, since no message is on its way."""
-        self._look()
-
-    def rest(self) -> None:
-        """Look for events that were not received, since no message is on its way."""
-        self._look()
-
-    def _look(self) -> None:
         owed, self._owed = self._owed, {}
         self._got.clear()
         for peer, events in owed.items():
             if self._is_there(peer):
                 for place, event in events.items():
                     self.found(f"{peer.name} has not got {event.topic} of record {place}")
+
+    rest = pause
 
     def _is_there(self, peer: Peer) -> bool:
         return self.world.router.peers.get(peer.name) is peer

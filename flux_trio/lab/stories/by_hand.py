@@ -230,7 +230,7 @@ class ByHand:
             case Logged():
                 if until.job is not None:
                     self._check_job(until.job)
-                return self._run_to(until, _Events(until, self).is_it)
+                return self._run_to(until, self._finder(until))
             case InState():
                 return self._run_while(until, lambda: self.state_of(until.job) != until.state)
             case At():
@@ -255,6 +255,22 @@ class ByHand:
         if self.world.nsteps >= STEPS_MAX:
             raise NeverReached(f"there is no rest after {STEPS_MAX} steps")
         return not self.is_at_rest
+
+    def _finder(self, sought: Logged) -> Callable[[Record], bool]:
+        """Return what finds the nth event."""
+        left = sought.nth
+
+        def is_it(record: Record) -> bool:
+            nonlocal left
+            data = record.data
+            if record.kind != Kind.EVENT or data is None or data["name"] != sought.name:
+                return False
+            if sought.job is None or self.plan_run.owner.ids.get(sought.job) == data["id"]:
+                left -= 1
+                return left == 0
+            return False
+
+        return is_it
 
     def _run_to(self, until: Until, is_it: Callable[[Record], bool]) -> Stopped:
         found: list[Record] = []
@@ -356,26 +372,6 @@ class ByHand:
             is_at_rest = self.plan_run.play()
             self._outcome = self.plan_run.outcome(is_at_rest=is_at_rest)
         return self._outcome
-
-
-class _Events:
-    """Finds the nth event of `Logged`."""
-
-    def __init__(self, sought: Logged, hand: ByHand) -> None:
-        self._sought = sought
-        self._hand = hand
-        self._left = sought.nth
-
-    def is_it(self, record: Record) -> bool:
-        sought = self._sought
-        if record.kind != Kind.EVENT or record.data is None or record.data["name"] != sought.name:
-            return False
-        if sought.job is not None:
-            jobid = self._hand.plan_run.owner.ids.get(sought.job)
-            if jobid != record.data["id"]:
-                return False
-        self._left -= 1
-        return self._left == 0
 
 
 __all__: Final = ["At", "ByHand", "InState", "Logged", "NeverReached", "Stopped"]

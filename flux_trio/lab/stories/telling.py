@@ -21,7 +21,7 @@ from flux_trio.lab.plans.workload import Do, JobPlan, meant_by
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.properties.world_judge import WorldJudge, all_clauses
 from flux_trio.lab.stories.campaign import PropertyRaised, Setup, main_property, property_errors
-from flux_trio.lab.stories.outcome import Outcome, property_of
+from flux_trio.lab.stories.outcome import property_of
 from flux_trio.lab.stories.running import run_plan
 from flux_trio.lab.stories.states import WatchedRun
 from flux_trio.lab.world.plugin_files import plugin_file
@@ -74,22 +74,22 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None
-    violation = _violation(outcome, broken)
     played = tuple(played_lines(plan, outcome.never_struck))
-    if violation is None:
-        found = next(each for each in outcome.problems if property_of(each) == broken)
-        return Story(
-            broken,
-            found.partition(": ")[2] + _line_of(found, raised, plan),
-            trace,
-            sentence=sentence_of(broken, properties),
-            at=_place(broken, properties, trace),
-            jobid=_job_in(found, trace),
-            played=played,
-            changes=plan_run.changes,
-            right_after=plan_run.right_after,
-        )
-    return story_of(violation, trace, played, plan_run.changes, plan_run.right_after)
+    for violation in outcome.violations:
+        if violation.clause == broken:
+            return story_of(violation, trace, played, plan_run.changes, plan_run.right_after)
+    found = next(each for each in outcome.problems if property_of(each) == broken)
+    return Story(
+        broken,
+        found.partition(": ")[2] + _line_of(found, raised, plan),
+        trace,
+        sentence=sentence_of(broken, properties),
+        at=_place(broken, properties, trace),
+        jobid=_job_in(found, trace),
+        played=played,
+        changes=plan_run.changes,
+        right_after=plan_run.right_after,
+    )
 
 
 def untold_story(plan: Plan, found: str, properties: Iterable[Property], doubt: str) -> Story:
@@ -163,11 +163,8 @@ def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> in
     )
     if check is None:
         return 0
-    broken, holds, stride = (
-        len(trace),
-        max(len(trace) - 1, 0),
-        1,
-    )  # how many records, from the first
+    # how many records, from the first
+    broken, holds, stride = len(trace), max(len(trace) - 1, 0), 1
     while _is_broken(check, trace[:holds]):
         if not holds:
             return 0
@@ -198,11 +195,6 @@ def _job_in(found: str, trace: list[Record]) -> int | None:
     for spelling in ("f58", "kvs"):
         named |= {jobid for jobid in jobids if format_fluid(jobid, spelling) in found}
     return named.pop() if len(named) == 1 else None
-
-
-def _violation(outcome: Outcome, clause: str) -> Violation | None:
-    """Return the first violation of a clause."""
-    return next((each for each in outcome.violations if each.clause == clause), None)
 
 
 def played_lines(plan: Plan, never_struck: Iterable[Fault] = ()) -> Iterator[str]:

@@ -19,15 +19,22 @@ from flux_trio.broker import LogEntry, Router
 from flux_trio.config import Config
 from flux_trio.cores.turns import ClockStepped, CommonAction, Core, Outgoing, RunnerAction
 from flux_trio.lab.world.clients import Subscribe
-from flux_trio.lab.world.disk import Disk
-from flux_trio.lab.world.machines import USERID, Surroundings, plans_of_world
+from flux_trio.lab.world.disk import Disk, KvsOnDisk
+from flux_trio.lab.world.machines import USERID, Surroundings, job_manager_of_world
 from flux_trio.lab.world.order import Agenda, DrawnOrder
 from flux_trio.lab.world.plugin_files import watchdog_of_world
 from flux_trio.lab.world.plugins import Answering, is_late_answer
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import Level, Message, Response, service_of
 from flux_trio.protocols import AskHook
-from flux_trio.services.at_once import KVS_MODULE, JobManagerAtOnce, ModulePlan, World, note_config
+from flux_trio.services.at_once import (
+    KVS_MODULE,
+    JobManagerAtOnce,
+    ModulePlan,
+    World,
+    module_plans,
+    note_config,
+)
 from flux_trio.trace import KILLED, Kind, Sink
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
@@ -87,8 +94,15 @@ class CoresWorld(World[Station]):
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
         self._todo: deque[tuple[Station, CommonAction[Hashable]]] = deque()  # its actions
         self._watchdog = watchdog_of_world()
-        self._plans: dict[str, ModulePlan] = plans_of_world(
-            config, given, self.disk, lambda question: self.answers(question), self._watchdog
+        self._plans: dict[str, ModulePlan] = module_plans(
+            config,
+            given.inventory,
+            kvs=lambda: KvsOnDisk(self.disk),
+            job_manager=lambda: job_manager_of_world(
+                config, given, lambda question: self.answers(question), self._watchdog
+            ),
+            exclude=given.exclude,
+            missing=given.missing,
         )
         self._holders = {
             service: name for name, plan in self._plans.items() for service in plan.services

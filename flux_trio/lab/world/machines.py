@@ -17,11 +17,11 @@ from flux_trio.cores.job_manager.calls import User
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap.watchdog import Watchdog
-from flux_trio.lab.world.disk import Disk, KvsOnDisk, StoreKind
+from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import PluginFile, host_of
 from flux_trio.lab.world.plugins import USUAL, Answering, PluginsOfWorld
 from flux_trio.protocols import AskHook
-from flux_trio.services.at_once import JobManagerAtOnce, ModulePlan, module_plans
+from flux_trio.services.at_once import JobManagerAtOnce
 from flux_trio.trace import Kind
 
 USERID: Final = 1000  # the owner of the instance
@@ -44,28 +44,6 @@ class Surroundings:
     plugins: tuple[PluginFile, ...] = ()
     builtins: tuple[PluginFile, ...] = ()
     store: StoreKind = "memory"
-
-
-def plans_of_world(
-    config: Config,
-    given: Surroundings,
-    disk: Disk,
-    fault_of: Callable[[AskHook], Answering | None],
-    watchdog: Watchdog,
-) -> dict[str, ModulePlan]:
-    """Return how each module of a world is loaded, in the order of their start.
-
-    `fault_of` returns the fault that answers a question to a plugin, or None. `watchdog` interrupts
-    endless loops of plugins.
-    """
-    return module_plans(
-        config,
-        given.inventory,
-        kvs=lambda: KvsOnDisk(disk),
-        job_manager=lambda: job_manager_of_world(config, given, fault_of, watchdog),
-        exclude=given.exclude,
-        missing=given.missing,
-    )
 
 
 def job_manager_of_world(
