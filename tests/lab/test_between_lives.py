@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -17,7 +19,7 @@ KILL = KillInstance(ASKED, back=3.0)
 OTHERS = [each for each in CASES if isinstance(each.fault, Strike)]
 
 
-def between_lives(trace: list[Record]) -> list[Record]:
+def between_lives(trace: Sequence[Record]) -> Sequence[Record]:
     """What is in the trace from the kill on, until the next life begins."""
     struck = msgspec.to_builtins(KILL)
     killed = next(
@@ -30,12 +32,11 @@ def between_lives(trace: list[Record]) -> list[Record]:
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 @pytest.mark.parametrize("case", OTHERS, ids=lambda case: type(case.fault).__name__)
 def test_nobody_speaks_whatever_happens_at_the_moment_of_the_kill(case, depth: Depth) -> None:
-    trace: list[Record] = []
     other = msgspec.structs.replace(case.fault, when=ASKED)
     jobs = (JobPlan(), *case.jobs)
     plan = Plan(seed=1, jobs=jobs, faults=(KILL, other), depth=depth)
-    outcome = run_plan(plan, [trace.append])
+    outcome = run_plan(plan)
     assert other in outcome.struck
     assert outcome.problems == () or other.holds is Holds.NO_ERROR
-    kinds = {each.kind for each in between_lives(trace)}
+    kinds = {each.kind for each in between_lives(outcome.trace)}
     assert kinds <= {Kind.FAULT, Kind.CLOCK}

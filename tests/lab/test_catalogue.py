@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,14 @@ import pytest
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Lie, When, Which
 from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
-from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.workload import JobPlan
 from flux_trio.lab.stories.outcome import Outcome
 from flux_trio.lab.stories.running import run_plan
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
-Trace = list[Record]
+Trace = Sequence[Record]
 Sign = Callable[[Trace], bool]
 
 THREE = (JobPlan(), JobPlan(), JobPlan())
@@ -256,16 +256,10 @@ CASES = (
 )
 
 
-def played(case: Case, *faults: Fault, depth: str = "cores") -> tuple[Outcome, Trace]:
-    trace: Trace = []
-    plan = Plan(seed=1, jobs=case.jobs, faults=faults, depth=depth)  # type: ignore[arg-type]
-    return run_plan(plan, [trace.append]), trace
-
-
 @functools.cache
-def usual(jobs: tuple[JobPlan, ...], depth: str) -> tuple[Outcome, Trace]:
+def usual(jobs: tuple[JobPlan, ...], depth: Depth) -> Outcome:
     """What becomes of these jobs without a fault."""
-    return played(Case(c.Crash("sched", 1), jobs=jobs), depth=depth)
+    return run_plan(Plan(seed=1, jobs=jobs, depth=depth))
 
 
 def said(outcome: Outcome) -> list[tuple[str, str]]:
@@ -298,16 +292,16 @@ def test_each_fault_has_a_case() -> None:
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 @pytest.mark.parametrize("case", CASES, ids=name)
-def test_fault_changes_the_outcome(case: Case, depth: str) -> None:
+def test_fault_changes_the_outcome(case: Case, depth: Depth) -> None:
     """The trace has it as a plan does; only a broken promise excuses what is broken."""
-    outcome, trace = played(case, case.fault, depth=depth)
+    outcome = run_plan(Plan(seed=1, jobs=case.jobs, faults=(case.fault,), depth=depth))
+    trace, without = outcome.trace, usual(case.jobs, depth)
     assert outcome.struck[0] == case.fault
     assert plan_from_toml(plan_to_toml(outcome.plan)) == outcome.plan
     struck = [each.data for each in trace if each.kind == Kind.FAULT]
     assert struck[0] == msgspec.to_builtins(case.fault)
     assert outcome.problems == ()
     assert case.fault.holds is not Holds.EVERYTHING or outcome.excused == ()
-    without, usual_trace = usual(case.jobs, depth)
     assert case.sign(trace)
     if case.said is not None:
         assert case.said in said(outcome)
@@ -316,4 +310,4 @@ def test_fault_changes_the_outcome(case: Case, depth: str) -> None:
         assert case.clause in {each.clause for each in outcome.violations}
         assert outcome.excused != ()
     else:
-        assert not case.sign(usual_trace)
+        assert not case.sign(without.trace)

@@ -28,7 +28,7 @@ from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.stories.running import play
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Kind
 
 JOBS = tuple(JobPlan(at=float(place), urgency=16) for place in range(6))
 
@@ -100,11 +100,10 @@ def test_grant_is_taken_back_while_its_resources_are_stored(
 
 
 def test_purge_of_the_owner_removes_finished_jobs_and_a_restart_does_not_miss_them() -> None:
-    trace: list[Record] = []
     plan = Plan(1, jobs=(JobPlan(), JobPlan(at=9.0)), actions=(Do(5.0, "purge"),))
-    world = play(plan, [trace.append]).world
-    assert len(world.disk.store.dir("ended")) == 1
-    sent = [each for each in trace if each.kind == Kind.SEND]
+    plan_run = play(plan)
+    assert len(plan_run.world.disk.store.dir("ended")) == 1
+    sent = [each for each in plan_run.trace if each.kind == Kind.SEND]
     assert any(getattr(each.message, "topic", "") == topics.JOB_PURGE_EVENT for each in sent)
 
 
@@ -159,10 +158,8 @@ def test_job_manager_ends_between_the_finish_of_a_job_and_its_release() -> None:
 
 def _told(faults: tuple[Any, ...]) -> list[str]:
     """The events of one job, what becomes of the job manager, and the submissions of ingest."""
-    trace: list[Record] = []
-    play(Plan(1, jobs=(JobPlan(),), faults=faults), [trace.append])
     told = []
-    for each in trace:
+    for each in play(Plan(1, jobs=(JobPlan(),), faults=faults)).trace:
         data = each.data or {}
         if each.kind == Kind.EVENT:
             told.append(data["name"])

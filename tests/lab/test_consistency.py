@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from flux_trio.cores.kvs.ops import Append, Put
 from flux_trio.lab import Do, Drop, JobPlan, Plan, RestartInstance, When, Which, run_plan
@@ -15,7 +16,6 @@ from flux_trio.lab.properties.consistency import (
 from flux_trio.lab.stories.running import play
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import topics
-from flux_trio.trace import Record
 
 TWO = Plan(1, jobs=(JobPlan(), JobPlan(run=2.0)))
 CANCELED = Plan(1, jobs=(JobPlan(run=90.0),), actions=(Do(5.0, "cancel"),))
@@ -70,12 +70,8 @@ def test_job_that_runs_on_after_its_cancel_is_found(
     faults: tuple[Drop, ...], *, found: bool
 ) -> None:
     """Nobody tells the execution service of the cancel."""
-    trace: list[Record] = []
-    run_plan(
-        Plan(1, CANCELED.nnodes, jobs=CANCELED.jobs, actions=CANCELED.actions, faults=faults),
-        [trace.append],
-    )
-    said = a_fatal_exception_ends_its_job(trace)
+    outcome = run_plan(replace(CANCELED, faults=faults))
+    said = a_fatal_exception_ends_its_job(outcome.trace)
     assert ("runs on for 85" in said) is found
 
 

@@ -30,11 +30,10 @@ THREE_JOBS = (JobPlan(), JobPlan(), JobPlan())
 
 def played(*faults: Fault, jobs: tuple[JobPlan, ...] = THREE_JOBS, **plan: Any) -> list[Record]:
     """The trace of a plan of which every property holds."""
-    trace: list[Record] = []
-    outcome = run_plan(Plan(seed=1, jobs=jobs, faults=faults, **plan), [trace.append])
+    outcome = run_plan(Plan(seed=1, jobs=jobs, faults=faults, **plan))
     assert outcome.problems == ()
     assert list(outcome.struck) == list(faults)
-    return trace
+    return [*outcome.trace]
 
 
 def messages(trace: list[Record], kind: Kind, type_: type, topic: str) -> list[Record]:

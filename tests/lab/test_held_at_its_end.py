@@ -57,12 +57,6 @@ def stack(plugin: PluginFile, *jobs: JobPlan, actions: tuple[Do, ...] = (), seed
     return Plan(seed, 1, cores=1, jobs=jobs, actions=actions, plugins=(plugin,), depth="stack")
 
 
-def played(plan: Plan) -> list[Record]:
-    trace: list[Record] = []
-    play(plan, [trace.append])
-    return trace
-
-
 def clauses(trace: list[Record]) -> set[str]:
     return {each.clause for each in judge(trace, ALL_RULES).violations}
 
@@ -100,7 +94,7 @@ def test_resources_are_kept_while_an_epilog_runs(epilog: PluginFile) -> None:
 
 
 def test_free_is_due_if_no_epilog_runs(epilog: PluginFile) -> None:
-    trace = while_it_runs(played(stack(epilog, JobPlan())))
+    trace = while_it_runs(play(stack(epilog, JobPlan())).trace)
     assert clauses(trace) == set()
     assert "27.free.1" in clauses(without(trace, "epilog-start"))
 
@@ -109,8 +103,9 @@ def test_waiting_job_is_clean_when_its_epilog_has_finished(epilog: PluginFile) -
     """27.criteria.7: it had no resources."""
     jobs = (JobPlan(run=100.0), JobPlan(1.0))
     plan = stack(epilog, *jobs, actions=(Do(5.0, "cancel", job=1),))
-    assert run_plan(plan, properties=OURS).problems == ()
-    trace = while_it_runs(played(plan))
+    outcome = run_plan(plan, properties=OURS)
+    assert outcome.problems == ()
+    trace = while_it_runs(outcome.trace)
     assert "27.criteria.7" not in clauses(trace)
     assert "27.criteria.7" in clauses(without(trace, "epilog-start"))
 
@@ -144,7 +139,7 @@ def test_job_is_held_when_a_plugin_fails(depth: Depth, hook: str, fault: Any) ->
 )
 def test_job_that_no_plugin_holds_has_to_go_on(hook: str, clause: str) -> None:
     plan = Plan(3, 2, cores=2, jobs=(JobPlan(run=2.0),), faults=(PluginRaises(hook=hook),))
-    trace = before_all_is_put_right(played(plan))
+    trace = before_all_is_put_right(play(plan).trace)
     well = [
         msgspec.structs.replace(each, data={**each.data, "error": None})
         if each.kind == Kind.HOOK and each.data
@@ -160,7 +155,7 @@ def test_request_of_a_canceled_job_is_withdrawn_although_a_plugin_holds_it() -> 
     cancel = (Do(5.0, "cancel", job=1),)
     raising = (PluginRaises(hook="job.state.cleanup"),)
     jobs = (JobPlan(run=100.0), JobPlan(1.0))
-    trace = played(Plan(1, 1, cores=1, jobs=jobs, actions=cancel, faults=raising))
+    trace = play(Plan(1, 1, cores=1, jobs=jobs, actions=cancel, faults=raising)).trace
     canceled = [
         each.t
         for each in trace

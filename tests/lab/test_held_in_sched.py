@@ -44,12 +44,6 @@ def plan_of(fault: Any, depth: Depth = "cores", limit: int = 0) -> Plan:
     return Plan(1, 1, cores=2, limit=limit, jobs=jobs, faults=(fault,), depth=depth)
 
 
-def played(plan: Plan) -> list[Record]:
-    trace: list[Record] = []
-    play(plan, [trace.append])
-    return trace
-
-
 def asked_for(trace: list[Record]) -> list[float]:
     """When the scheduler was asked for the first job, in seconds."""
     jobid = next(each.data["id"] for each in trace if each.kind == Kind.EVENT and each.data)
@@ -87,12 +81,12 @@ def test_job_is_held_when_a_plugin_fails(depth: Depth, fault: Any, limit: int) -
     outcome = run_plan(plan, properties=OURS)
     assert outcome.struck == (fault,)
     assert outcome.problems == ()
-    (at,) = asked_for(played(plan))
+    (at,) = asked_for(outcome.trace)
     assert at >= PUT_RIGHT
 
 
 def test_job_that_no_plugin_holds_has_to_be_asked_for() -> None:
-    trace = [each for each in played(plan_of(FAILING[0])) if each.t < EPOCH + 10.0]
+    trace = [each for each in play(plan_of(FAILING[0])).trace if each.t < EPOCH + 10.0]
     assert clauses(trace, cut=False) & {"27.alloc.1", "27.ready.6", "27.criteria.2"} == set()
     named = clauses(changed(trace, error=None), cut=False)
     assert named >= {"27.alloc.1", "27.ready.6", "27.criteria.2"}
@@ -103,12 +97,13 @@ def test_job_that_no_plugin_holds_has_to_be_asked_for() -> None:
 def test_job_is_not_asked_for_while_a_plugin_thinks(depth: Depth, limit: int) -> None:
     """Others that came later are asked for meanwhile."""
     plan = plan_of(PluginHangs(hook=HOOK, seconds=8.0), depth, limit)
-    assert run_plan(plan, properties=OURS).problems == ()
-    assert asked_for(played(plan))[0] >= 8.0
+    outcome = run_plan(plan, properties=OURS)
+    assert outcome.problems == ()
+    assert asked_for(outcome.trace)[0] >= 8.0
 
 
 def test_job_that_waits_for_no_plugin_has_to_be_asked_for_in_its_order() -> None:
-    trace = played(plan_of(PluginHangs(hook=HOOK, seconds=8.0)))
+    trace = play(plan_of(PluginHangs(hook=HOOK, seconds=8.0))).trace
     assert "27.criteria.5" not in clauses(trace, cut=True)
     assert "27.criteria.5" in clauses(changed(trace, hook="job.state.priority"), cut=True)
 
@@ -130,9 +125,9 @@ def test_both_depths_give_jobs_the_same_priorities(fault: Any) -> None:
     said: list[Any] = []
     for depth in ("cores", "stack"):
         plan = msgspec.structs.replace(plan_of(fault, depth), actions=asked)
-        assert run_plan(plan, properties=OURS).problems == ()
-        trace = played(plan)
-        said.append([note for each in trace if (note := _of_note(each))])
+        outcome = run_plan(plan, properties=OURS)
+        assert outcome.problems == ()
+        said.append([note for each in outcome.trace if (note := _of_note(each))])
     assert said[0] == said[1]
 
 

@@ -43,9 +43,8 @@ def test_property_over_the_trace_sees_all_of_it() -> None:
         seen.append(len(trace))
         return "the trace has records"
 
-    trace: list[Record] = []
-    outcome = run_plan(PLAN, [trace.append], properties=[is_short])
-    assert seen == [len(trace)]
+    outcome = run_plan(PLAN, properties=[is_short])
+    assert seen == [len(outcome.trace)]
     assert outcome.problems == ("long: the trace has records",)
 
 
@@ -131,8 +130,7 @@ def test_job_that_ran_twice_is_named() -> None:
 
 
 def test_resources_that_are_never_freed_are_named() -> None:
-    trace: list[Record] = []
-    run_plan(PLAN, [trace.append])
+    trace = run_plan(PLAN).trace
     assert resources_are_accounted_for(trace) == ""
     freed = [each for each in trace if each.kind == Kind.EVENT and each.data is not None]
     last = next(each for each in reversed(freed) if (each.data or {})["name"] == "free")

@@ -35,12 +35,6 @@ WHICH = Which("*", type="response")
 STARTED = When("job-exec.start", side="send", type="response")
 
 
-def records(plan: Plan) -> list[Record]:
-    trace: list[Record] = []
-    play(plan, [trace.append])
-    return trace
-
-
 def sent(trace: list[Record], topic: str) -> list[Record]:
     return [
         each
@@ -59,7 +53,7 @@ def allocated(trace: list[Record]) -> list[float]:
 
 def test_request_at_a_message_is_made_when_the_message_comes() -> None:
     cancel = Do(at=50.0, what="cancel", job=0, when=STARTED)
-    trace = records(Plan(1, jobs=(JobPlan(at=3.0, run=90.0),), actions=(cancel,)))
+    trace = play(Plan(1, jobs=(JobPlan(at=3.0, run=90.0),), actions=(cancel,))).trace
     (asked,) = sent(trace, topics.JOB_RAISE)
     assert asked.t - EPOCH == 3.0
     started = (each for each in trace if getattr(each.message, "topic", "") == STARTED.topic)
@@ -68,19 +62,19 @@ def test_request_at_a_message_is_made_when_the_message_comes() -> None:
 
 def test_request_at_a_message_that_never_comes_is_not_made() -> None:
     cancel = Do(at=0.0, what="cancel", job=0, when=When("job-exec.start", nth=9, type="response"))
-    assert sent(records(Plan(1, jobs=(JobPlan(),), actions=(cancel,))), topics.JOB_RAISE) == []
+    assert sent(play(Plan(1, jobs=(JobPlan(),), actions=(cancel,))).trace, topics.JOB_RAISE) == []
 
 
 def test_jobs_of_a_stopped_queue_wait_and_those_of_another_run() -> None:
     jobs = (JobPlan(at=5.0, queue=0), JobPlan(at=5.0, queue=1))
     actions = (Do(1.0, "queue-stop", queue=1), Do(20.0, "queue-start", queue=1))
-    assert allocated(records(Plan(1, queues=2, jobs=jobs, actions=actions))) == [5.0, 20.0]
+    assert allocated(play(Plan(1, queues=2, jobs=jobs, actions=actions)).trace) == [5.0, 20.0]
 
 
 def test_disabled_queue_takes_no_jobs_until_it_is_enabled() -> None:
     jobs = (JobPlan(at=5.0), JobPlan(at=25.0))
     actions = (Do(1.0, "queue-disable"), Do(20.0, "queue-enable"))
-    assert allocated(records(Plan(1, jobs=jobs, actions=actions))) == [25.0]
+    assert allocated(play(Plan(1, jobs=jobs, actions=actions)).trace) == [25.0]
 
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
@@ -92,7 +86,7 @@ def test_running_job_ends_when_its_new_duration_is_over(depth: Depth) -> None:
         Do(4.0, "duration", job=1),
         Do(5.0, "duration", job=1, seconds=5.5),
     )
-    trace = records(Plan(1, jobs=jobs, actions=actions, depth=depth))
+    trace = play(Plan(1, jobs=jobs, actions=actions, depth=depth)).trace
     assert len(sent(trace, topics.SCHED_EXPIRATION)) == 3
     ends = [each.t - EPOCH for each in trace if (each.data or {}).get("name") == JobEvent.EXCEPTION]
     assert ends == pytest.approx([6.0, 30.0], abs=0.01)  # the scheduler is asked in whole seconds
@@ -101,7 +95,7 @@ def test_running_job_ends_when_its_new_duration_is_over(depth: Depth) -> None:
 def test_job_that_waits_is_requested_again_with_its_new_duration() -> None:
     jobs = (JobPlan(ntasks=8, run=10.0), JobPlan(at=1.0, ntasks=8, run=90.0))
     actions = (Do(5.0, "duration", job=1, seconds=20.0),)
-    trace = records(Plan(1, jobs=jobs, actions=actions))
+    trace = play(Plan(1, jobs=jobs, actions=actions)).trace
     assert len(sent(trace, topics.SCHED_ALLOC)) == 3
     assert sent(trace, topics.SCHED_EXPIRATION) == []
     ends = [each.t - EPOCH for each in trace if (each.data or {}).get("name") == JobEvent.FINISH]
@@ -136,7 +130,7 @@ def test_request_that_waits_for_a_queue_is_answered_when_its_jobs_have_ended() -
         Do(1.0, "queue-drain"),
         Do(30.0, "urgency", job=2),
     )
-    trace = records(Plan(1, queues=2, jobs=jobs, actions=actions))
+    trace = play(Plan(1, queues=2, jobs=jobs, actions=actions)).trace
     answers = [
         (each.message.topic, each.t - EPOCH)
         for each in trace

@@ -192,16 +192,15 @@ def test_async_plugin_is_played_at_depth_stack(tmp_path: Path) -> None:
     file.write_text(dedent(ASYNC_PLUGIN))
     check_files([str(file)], "stack")
     priorities: list[tuple[float, int]] = []
-    trace: list[Record] = []
     setup = Setup(plugins=(str(file),), depth="stack")
     plan = stack(jobs=TWO, plugins=setup.plugins, faults=(PluginRaises(nth=2),))
-    outcome = run_plan(plan, [trace.append], properties=setup.all_properties())
+    outcome = run_plan(plan, properties=setup.all_properties())
     assert outcome.problems == ()
     assert list(outcome.struck) == list(plan.faults)
-    for each in trace:
+    for each in outcome.trace:
         data = each.data or {}
         if each.kind == Kind.EVENT and data["name"] == "priority":
-            priorities.append((each.t - trace[0].t, data["context"]["priority"]))
+            priorities.append((each.t - outcome.trace[0].t, data["context"]["priority"]))
     assert priorities[0] == (3.0, 7)
 
 
@@ -241,12 +240,11 @@ def test_plugin_that_acts_for_ever_does_not_keep_a_world_from_rest(
 ) -> None:
     file = tmp_path / "ticking.py"
     file.write_text(dedent(TICKING).format(priority))
-    trace: list[Record] = []
     setup = Setup(plugins=(str(file),), depth="stack")
     plan = stack(jobs=TWO, plugins=setup.plugins)
-    outcome = run_plan(plan, [trace.append], properties=setup.all_properties())
+    outcome = run_plan(plan, properties=setup.all_properties())
     assert outcome.problems == ()
-    events = [(each.data or {})["name"] for each in trace if each.kind == Kind.EVENT]
+    events = [(each.data or {})["name"] for each in outcome.trace if each.kind == Kind.EVENT]
     assert ("clean" in events) == ends
     assert outcome.nsteps < 10_000
 

@@ -17,7 +17,7 @@ from flux_trio.lab.properties.world_judge import WorldJudge
 from flux_trio.lab.stories.by_hand import ByHand
 from flux_trio.lab.stories.states import WatchedRun, changed_lines, state_lines
 from flux_trio.messages import Request, topics
-from flux_trio.trace import Kind, Record, Sink, record_to_json
+from flux_trio.trace import Kind, Sink, record_to_json
 
 PLAN = Plan(1, jobs=(JobPlan(),), faults=(Crash("sched", When(topics.SCHED_ALLOC), back=2.0),))
 
@@ -36,10 +36,9 @@ def test_changes_of_a_place() -> None:
 
 
 def test_each_turn_says_what_it_changes() -> None:
-    trace: list[Record] = []
-    plan_run = WatchedRun(PLAN, [trace.append])
+    plan_run = WatchedRun(PLAN)
     assert plan_run.play()
-    (jobid,) = {(r.data or {})["id"] for r in trace if r.kind == Kind.EVENT}
+    (jobid,) = {(r.data or {})["id"] for r in plan_run.trace if r.kind == Kind.EVENT}
     asked = [
         line
         for change in plan_run.changes
@@ -55,14 +54,13 @@ def test_each_turn_says_what_it_changes() -> None:
 
 
 def test_changes_say_which_records_are_of_their_turns() -> None:
-    trace: list[Record] = []
-    plan_run = WatchedRun(PLAN, [trace.append])
+    plan_run = WatchedRun(PLAN)
     assert plan_run.play()
     turns = sorted({(each.since, each.after) for each in plan_run.changes if each.lines})
     for (_, end), (begin, _) in itertools.pairwise(turns):
         assert end <= begin
     for each in plan_run.changes:
-        records = [record for record in trace if each.since < record.n <= each.after]
+        records = [record for record in plan_run.trace if each.since < record.n <= each.after]
         actors = {
             name for record in records for name in (record.party, (record.data or {}).get("module"))
         }

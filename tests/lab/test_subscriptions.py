@@ -22,7 +22,7 @@ from flux_trio.lab.world.cores_world import EPOCH
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import Event, topics
 from flux_trio.messages.types import PRIVATE
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Kind
 
 DEPTHS = pytest.mark.parametrize("depth", ["cores", "stack"])
 CANCELED = Plan(
@@ -39,11 +39,9 @@ CANCELED = Plan(
 
 def heard(plan: Plan) -> list[tuple[str, float]]:
     """Who has got an event of an exception, and when."""
-    trace: list[Record] = []
-    play(plan, [trace.append])
     return [
         (each.party, each.t - EPOCH)
-        for each in trace
+        for each in play(plan).trace
         if each.kind == Kind.RECV
         and isinstance(each.message, Event)
         and each.message.topic == topics.JOB_EXCEPTION_EVENT

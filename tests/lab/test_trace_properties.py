@@ -43,9 +43,7 @@ R_STORED = When(topics.KVS_COMMIT, side="send", party="sched")
 
 
 def traced(plan: Plan = PLAN) -> list[Record]:
-    trace: list[Record] = []
-    play(plan, [trace.append])
-    return trace
+    return play(plan).trace
 
 
 def topic_of(record: Record) -> str:

@@ -159,10 +159,9 @@ class ByHand:
     def __init__(
         self, plan: Plan, sinks: Iterable[Sink] = (), *, properties: Iterable[Property] = ()
     ) -> None:
-        self.trace: list[Record] = []
         self._states = States(lambda: self.world.disk.store)
-        sinks = [self.trace.append, self._states.observe, *sinks]
-        self.plan_run = self.make_run(plan, sinks, properties)
+        self.plan_run = self.make_run(plan, [self._states.observe, *sinks], properties)
+        self.trace = self.plan_run.trace
         self._tries = Tries(plan)
         self.world.trace.add_sink(self._tries.observe)
         self.is_at_rest = False

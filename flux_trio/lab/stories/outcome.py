@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,7 @@ from flux_trio.lab.stories.owner import Owner
 from flux_trio.lab.world.jobs import stored_job
 from flux_trio.protocols import Job
 from flux_trio.store.stores import Store
+from flux_trio.trace import Record
 
 ERROR: Final = "error"
 """The name of the property that no core raises an exception."""
@@ -28,7 +29,8 @@ class Outcome:
 
     `problems` says of each property that was broken how it was, one line each; it is empty if all
     held. `excused` has what the faults of the plan excuse: the clauses that a lying module broke,
-    and everything but errors of cores if the transport or the disk broke its promise.
+    and everything but errors of cores if the transport or the disk broke its promise. The `trace`
+    has all records.
     """
 
     plan: Plan
@@ -40,6 +42,7 @@ class Outcome:
     excused: tuple[str, ...] = ()
     unprompted: tuple[Do, ...] = ()
     """The requests of the plan that were never made, since their message did not come."""
+    trace: Sequence[Record] = field(default=(), repr=False)
 
     @property
     def never_struck(self) -> tuple[Fault, ...]:

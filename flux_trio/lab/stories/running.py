@@ -87,19 +87,17 @@ class PlanRun:
     ) -> None:
         check_plan(plan)
         self.plan = plan
-        self.trace: list[Record] = []  # if a property looks at it
+        self.trace: list[Record] = []
         self.broken: dict[str, str] = {}  # by property: what is wrong
         self._properties = tuple(properties)
         self._at_pause = [each for each in self._properties if each.looks_at == "pause"]
         self._after_step = [each for each in self._properties if each.looks_at == "step"]
         self._jobs = Jobs()
         self._waiting = Waiting()
-        sinks = [*sinks, self._jobs.observe]
+        sinks = [self.trace.append, *sinks, self._jobs.observe]
         self.judge = judge
         if judge is not None:
             sinks.append(judge.observe)
-        if any(each.looks_at == "trace" for each in self._properties):
-            sinks.append(self.trace.append)
         self._went_on = 0.0  # when a job did
         self._longest_s = max((job.run for job in plan.jobs), default=0.0)
         self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
@@ -318,6 +316,7 @@ class PlanRun:
                 for place in prompts_of(self.plan)
                 if place not in self._prompted
             ),
+            self.trace,
         )
 
     def _check(self, check: Property, seen: object) -> None:

@@ -63,18 +63,17 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
 
     Without `broken`, the story is about the main property that the plan breaks.
     """
-    trace: list[Record] = []
     properties = tuple(properties)
     raised: list[BaseException] = []  # by plugins
     with (
         reporting_failures(raised.append),
-        WatchedRun(plan, [trace.append], properties, judge=WorldJudge()) as plan_run,
+        WatchedRun(plan, (), properties, judge=WorldJudge()) as plan_run,
     ):
         outcome = plan_run.outcome(is_at_rest=plan_run.play())
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None
-    played = tuple(played_lines(plan, outcome.never_struck))
+    trace, played = plan_run.trace, tuple(played_lines(plan, outcome.never_struck))
     for violation in outcome.violations:
         if violation.clause == broken:
             return story_of(violation, trace, played, plan_run.changes, plan_run.right_after)
@@ -148,12 +147,11 @@ def place_of_break(plan: Plan, name: str, properties: Iterable[Property]) -> int
     """
     if not any(each.name == name and each.looks_at == "trace" for each in properties):
         return 0
-    trace: list[Record] = []
-    outcome = run_plan(plan, [trace.append], properties=properties)
-    return _place(name, properties, trace) if name in outcome.broken else 0
+    outcome = run_plan(plan, properties=properties)
+    return _place(name, properties, outcome.trace) if name in outcome.broken else 0
 
 
-def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> int:
+def _place(name: str, properties: Iterable[Property], trace: Sequence[Record]) -> int:
     """Return the number of the record with which a property over the trace breaks; else 0.
 
     It is sought from the end, in growing strides, then by halving: the trace may be very long.
@@ -179,7 +177,7 @@ def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> in
     return trace[broken - 1].n
 
 
-def _is_broken(check: Property, trace: list[Record]) -> bool:
+def _is_broken(check: Property, trace: Sequence[Record]) -> bool:
     """Whether a part of the trace breaks the property; one in which it raises does not."""
     try:
         with property_errors(0):
