@@ -21,7 +21,7 @@ import click.testing
 from flux_trio.cli import main
 from flux_trio.judge import judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.testing.watching import LONG_TEXT
+from flux_trio.lab.properties.world_judge import LONG_TEXT
 from flux_trio.trace import read_trace
 from flux_trio.views import verdict_text
 from tests.planter.planting import SITE
