@@ -124,7 +124,7 @@ async def open_instance(
     with ExitStack() as opened:
         directory = _directory(opened, statedir)
         given = _surroundings(wanted, directory, sources)
-        if _under_trio():
+        if trio.lowlevel.in_trio_run():
             async with _running(wanted, given, lasting=statedir is not None):
                 yield Embedded(directory)
         else:
@@ -195,10 +195,6 @@ def _surroundings(config: Config, directory: Path, plugins: Iterable[PluginSourc
         plugins=plugins,
         plugin_path=tuple(search_path(os.environ, directory)),
     )
-
-
-def _under_trio() -> bool:
-    return trio.lowlevel.in_trio_run()
 
 
 @asynccontextmanager

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from flux_trio.config import Config, read_config
 from flux_trio.cores.state import Part
 from flux_trio.editions import flux
+from flux_trio.editions.codec import as_payload
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
@@ -28,7 +31,7 @@ from flux_trio.messages import (
 )
 
 Method: TypeAlias = Callable[[Request], None]
-Stats: TypeAlias = Callable[[], dict[str, Any]]
+Stats: TypeAlias = Callable[[], msgspec.Struct]
 
 
 class Methods(Part):
@@ -91,7 +94,7 @@ class Methods(Part):
             raise unknown_method(service, request.topic.removeprefix(f"{service}."))
         self.counts[request.topic] += 1
         counts = flux.RequestCounts(dict(self.counts))
-        return respond(request, flux.stats(counts) | self._stats())
+        return respond(request, as_payload(counts) | as_payload(self._stats()))
 
 
 def configuration_in(request: Request) -> Config:

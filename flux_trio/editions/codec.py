@@ -67,6 +67,12 @@ def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT]
     return write
 
 
+def as_payload(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a struct as plain data, with all structs in it."""
+    payload: dict[str, Any] = msgspec.to_builtins(value)
+    return payload
+
+
 def read_idset(text: str, key: str) -> Idset:
     """Return the idset at `key` of a payload. Raises FormatError."""
     try:

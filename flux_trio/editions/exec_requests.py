@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -65,8 +65,3 @@ INPUT_TAKEN: Final = codec(InputTaken)
 ATTACH: Final = codec(Attach)
 EXPIRATION: Final = codec(Expiration)
 PLACE: Final = codec(ExecPlace)
-
-
-def stats(counted: Stats) -> dict[str, Any]:
-    """Return the counts as plain data."""
-    return msgspec.structs.asdict(counted)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.codec import Codec, as_payload, codec
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import Payload, expect_payload
+from flux_trio.messages import expect_payload
 
 
 class Explain(msgspec.Struct, frozen=True):
@@ -89,11 +89,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def _nested(shape: type[Any]) -> Codec[Any]:
-    def write(value: Any) -> Payload:
-        payload: dict[str, Any] = msgspec.to_builtins(value)
-        return payload
-
-    return Codec(write, partial(expect_payload, shape=shape))
+    return Codec(as_payload, partial(expect_payload, shape=shape))
 
 
 EXPLAIN: Final = codec(Explain)

@@ -156,12 +156,6 @@ class SchedStats(msgspec.Struct, frozen=True):
     nodes: SchedNodes
 
 
-def stats(counted: RequestCounts | ResourceStats | SchedStats) -> dict[str, Any]:
-    """Return the counts as plain data."""
-    plain: dict[str, Any] = msgspec.to_builtins(counted)
-    return plain
-
-
 CONFIG_RELOAD: Final = codec(ConfigReload)
 REFUSED: Final = codec(Refused)
 DRAIN: Final = codec(Drain)

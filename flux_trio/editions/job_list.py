@@ -184,11 +184,6 @@ class Stats(msgspec.Struct, frozen=True):
     watches: int
 
 
-def stats(counted: Stats) -> dict[str, Any]:
-    """Return the counts as plain data."""
-    return msgspec.structs.asdict(counted)
-
-
 LIST: Final = codec(List)
 LIST_ID: Final = codec(ListId)
 JOB_STATS: Final = codec(JobStats)

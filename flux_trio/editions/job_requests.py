@@ -168,12 +168,6 @@ class Stats(msgspec.Struct, frozen=True):
     alloc_seconds: Histogram
 
 
-def stats(counted: Stats) -> dict[str, Any]:
-    """Return the counts as plain data."""
-    plain: dict[str, Any] = msgspec.to_builtins(counted)
-    return plain
-
-
 class JobException(msgspec.Struct, frozen=True):
     """The event job-exception."""
 

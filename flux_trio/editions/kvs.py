@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 
@@ -145,12 +145,6 @@ class Stats(msgspec.Struct, frozen=True):
     damaged: int
     held: HeldStats
     commit_seconds: Histogram
-
-
-def stats(counted: Stats) -> dict[str, Any]:
-    """Return the counts as plain data."""
-    plain: dict[str, Any] = msgspec.to_builtins(counted)
-    return plain
 
 
 COMMIT: Final[Codec[Commit[KvsOp]]] = codec(Commit)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, PayloadMessage, codec, read_idset
+from flux_trio.editions.codec import Codec, PayloadMessage, as_payload, codec, read_idset
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Payload, expect_payload
 
@@ -109,7 +109,7 @@ _Typed: TypeAlias = _Grow | _Shrink | _Online | _Offline
 
 def _write_typed(changes: Sequence[Change]) -> Payload:
     (change,) = changes
-    return _plain(_typed(change))
+    return as_payload(_typed(change))
 
 
 def _typed(change: Change) -> _Typed:
@@ -148,7 +148,7 @@ def _grown(resources: dict[str, Any], online: str, offline: str) -> Grown:
 
 
 def _write_release(release: Release) -> Payload:
-    return _plain(_Release(release.group, str(release.targets)))
+    return as_payload(_Release(release.group, str(release.targets)))
 
 
 def _read_release(message: PayloadMessage) -> Release:
@@ -186,7 +186,7 @@ def _write_keyed(changes: Sequence[Change]) -> Payload:
             case PropertiesChanged(added, removed):
                 keyed.property_add = _plain_properties(added)
                 keyed.property_remove = _plain_properties(removed)
-    return _plain(keyed)
+    return as_payload(keyed)
 
 
 def _read_keyed(message: PayloadMessage) -> Sequence[Change]:
@@ -219,11 +219,6 @@ def _plain_properties(properties: Mapping[str, Idset]) -> dict[str, str] | None:
 
 def _properties(properties: dict[str, str] | None, key: str) -> dict[str, Idset]:
     return {name: read_idset(ids, f"{key}.{name}") for name, ids in (properties or {}).items()}
-
-
-def _plain(wire: msgspec.Struct) -> dict[str, Any]:
-    payload: dict[str, Any] = msgspec.to_builtins(wire)
-    return payload
 
 
 ACQUIRE: Final = codec(Acquire)

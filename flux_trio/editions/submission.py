@@ -87,11 +87,6 @@ class Stats(msgspec.Struct, frozen=True):
     submitting: int
 
 
-def stats(counted: Stats) -> dict[str, Any]:
-    """Return the counts as plain data."""
-    return msgspec.structs.asdict(counted)
-
-
 def _write_new_jobs(new: NewJobs) -> Payload:
     return {"jobs": [msgspec.structs.asdict(job) for job in new.jobs]}
 

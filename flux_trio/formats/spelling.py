@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from flux_trio.formats.fluid import format_fluid
-
-JOB_ID_MAX: Final = 2**64 - 1
+from flux_trio.formats.fluid import FLUID_MAX, format_fluid
 
 _IN_TEXT: Final = re.compile(r"\b(jobs?) ([0-9]{1,20})\b")
 
 
 def spelled_id(jobid: int) -> str:
     """Return a job id as `ƒ2`; a number that is no id stays as it is."""
-    return format_fluid(jobid, "f58") if 0 <= jobid <= JOB_ID_MAX else str(jobid)
+    return format_fluid(jobid, "f58") if 0 <= jobid <= FLUID_MAX else str(jobid)
 
 
 def spelled(text: str) -> str:

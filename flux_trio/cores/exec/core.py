@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.attach import Attachments
@@ -319,10 +319,10 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
 
     # Requests
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> exec_requests.Stats:
         phases = Counter(job.phase for job in self._jobs.by_id.values())
         jobs = {phase.name.lower(): phases[phase] for phase in Phase}
-        return exec_requests.stats(exec_requests.Stats(jobs))
+        return exec_requests.Stats(jobs)
 
     def _start(self, request: Request) -> None:
         try:

@@ -217,10 +217,9 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         if response.errnum == Errno.EAGAIN:
             self._outbox.set_timer("again", self._outbox.now + AGAIN_S)
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> submission.Stats:
         # batches that the kvs stores or the job manager decides on
-        nopen = len(self._outbox.calls) + len(self._undecided)
-        return submission.stats(submission.Stats(nopen))
+        return submission.Stats(len(self._outbox.calls) + len(self._undecided))
 
     def _disconnect(self, request: Request) -> None:
         """Drop the answers to a submitter that is gone; its jobs stay (6.disconnect.2)."""

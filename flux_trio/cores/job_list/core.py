@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, Never, assert_never
+from typing import Final, Never, assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.job_list import exchange
@@ -267,9 +267,9 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._listings.config = configuration_in(request)
         self._exchange.send(respond(request))
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> job_list.Stats:
         jobs = len(self._records.jobs) + len(self._finished)
-        return job_list.stats(job_list.Stats(jobs, self._watches.count))
+        return job_list.Stats(jobs, self._watches.count)
 
     def _disconnect_list(self, request: Request) -> None:
         self._asked.forget(request.sender)

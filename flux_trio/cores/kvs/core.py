@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
@@ -178,16 +178,14 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
 
     # Requests
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> kvs.Stats:
         held = self._room.held
-        return kvs.stats(
-            kvs.Stats(
-                waiting=len(self._queue),
-                watches=len(self._watches),
-                damaged=len(self._damages),
-                held=kvs.HeldStats(requests=len(held.queue), bytes=held.nbytes),
-                commit_seconds=self._commits.histogram(),
-            )
+        return kvs.Stats(
+            waiting=len(self._queue),
+            watches=len(self._watches),
+            damaged=len(self._damages),
+            held=kvs.HeldStats(requests=len(held.queue), bytes=held.nbytes),
+            commit_seconds=self._commits.histogram(),
         )
 
     def _commit(self, request: Request) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never
+from typing import Final, Literal, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -180,12 +180,10 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         up = self._inventory.ranks - self._administration.unavailable
         self._outbox.send_all(self._groups.update(up))
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> flux.ResourceStats:
         ranks = self._inventory.ranks
         down, drained = self._administration.downs.targets, self._administration.drains.targets
-        return flux.stats(
-            flux.ResourceStats(flux.ResourceNodes(len(ranks), len(down), len(drained)))
-        )
+        return flux.ResourceStats(flux.ResourceNodes(len(ranks), len(down), len(drained)))
 
     def _request(self, request: Request) -> None:
         if self._replayed:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Never, assert_never
+from typing import Final, Never, assert_never
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.methods import Methods
@@ -412,17 +412,15 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         place = explain(schedule, policy, jobid, self._annotator.start_of(jobid), now)
         self._context.send(respond(request, explain_requests.PLACE.write(place)))
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> flux.SchedStats:
         state = self._context.schedule.state
         pool = state.pool
-        return flux.stats(
-            flux.SchedStats(
-                policy=self._config.policy,
-                pending=len(state.queue),
-                granting=len(self._granting),
-                allocated=len(state.grants) - len(self._granting),
-                nodes=flux.SchedNodes(all=pool.ranks.bit_count(), up=pool.up.bit_count()),
-            )
+        return flux.SchedStats(
+            policy=self._config.policy,
+            pending=len(state.queue),
+            granting=len(self._granting),
+            allocated=len(state.grants) - len(self._granting),
+            nodes=flux.SchedNodes(all=pool.ranks.bit_count(), up=pool.up.bit_count()),
         )
 
     # Answers

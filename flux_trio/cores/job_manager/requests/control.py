@@ -6,7 +6,7 @@ keeps out of the eventlog.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.cores.job_manager.calls import Absent, LastStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
@@ -155,7 +155,7 @@ class Control(Part):
         info = submission.Info(max(self._ledger.max_jobid, last or 0))
         self._ledger.answer_at_once(respond(request, submission.INFO.write(info)))
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> job_requests.Stats:
         """job-manager.stats-get: the number of jobs in each state, and at the scheduler."""
         tally = self._ledger.tally
         counts = {state.name.lower(): tally.jobs(state) for state in JobState}
@@ -166,7 +166,7 @@ class Control(Part):
             self._scheduler.outstanding(),
         )
         execution = job_requests.ExecStats(self._exec.service)
-        counted = job_requests.Stats(
+        return job_requests.Stats(
             counts,
             tally.by_queue(),
             sched,
@@ -174,7 +174,6 @@ class Control(Part):
             self._ledger.ninactive,
             self._scheduler.latency.histogram(),
         )
-        return job_requests.stats(counted)
 
 
 def _check_exception(asked: job_requests.Raise | job_requests.RaiseAll) -> None:
