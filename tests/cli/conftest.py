@@ -7,10 +7,24 @@ import pytest
 from tests.support.instance import RunningInstance, running_instance
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    """A real instance of two nodes: it takes a second to start it, and another to judge it."""
+    with running_instance(tmp_path_factory.mktemp("shared")) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
-    """A real instance of two nodes, shared by the tests of a module."""
-    with running_instance(tmp_path_factory.mktemp("instance")) as running:
+def instance(shared: RunningInstance) -> RunningInstance:
+    """The shared one, without active jobs; a module leaves it as it was, but for jobs."""
+    shared.cancel_all()
+    return shared
+
+
+@pytest.fixture(scope="module")
+def own_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    """One for a module that counts its jobs, or changes it."""
+    with running_instance(tmp_path_factory.mktemp("own")) as running:
         yield running
 
 

@@ -273,7 +273,7 @@ def test_job_ids_may_come_from_standard_input() -> None:
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [(["job", "nonsense"], 2), (["replay", "/nonexistent"], 2), (["job", "id", "nonsense"], 1)],
+    [(["job", "nonsense"], 2), (["check", "/nonexistent"], 2), (["job", "id", "nonsense"], 1)],
 )
 @pytest.mark.parametrize("to", ["2>/dev/full", "2>&-"])
 def test_exit_code_of_an_error_is_the_same_if_it_cannot_be_written(

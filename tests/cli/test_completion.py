@@ -13,6 +13,11 @@ from flux_trio.cli import main
 from tests.support.instance import FLUX_TRIO, OWN_VARIABLES, RunningInstance
 
 
+@pytest.fixture(scope="module")
+def instance(own_instance: RunningInstance) -> RunningInstance:
+    return own_instance
+
+
 def offered(*words: str) -> list[str]:
     """What is offered for the last of the words."""
     kind = get_completion_class("bash")

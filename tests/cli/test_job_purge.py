@@ -11,7 +11,7 @@ from tests.support.instance import invoked, running_instance
 
 pytestmark = pytest.mark.real
 
-OUTPUT_BYTES = 12_000_000
+OUTPUT_BYTES = 4_000_000
 
 
 def test_state_file_shrinks_when_the_jobs_are_gone(tmp_path: Path) -> None:
@@ -22,6 +22,6 @@ def test_state_file_shrinks_when_the_jobs_are_gone(tmp_path: Path) -> None:
         told = instance.ok("job", "purge", "--num-limit=0", "--force")
         assert told == "purged 1 inactive jobs, 0 remaining\n"
     assert full > OUTPUT_BYTES
-    assert state.stat().st_size < OUTPUT_BYTES / 20
+    assert state.stat().st_size < OUTPUT_BYTES / 10
     assert not list((tmp_path / "shell" / "jobs").iterdir())
     assert "nothing is damaged" in invoked("fsck", "--statedir", tmp_path).stdout

@@ -15,6 +15,12 @@ from tests.support.instance import RunningInstance, running_instance
 
 pytestmark = pytest.mark.real
 
+
+@pytest.fixture(scope="module")
+def instance(own_instance: RunningInstance) -> RunningInstance:
+    return own_instance
+
+
 HOLD = """
 from flux_trio import jobtap
 

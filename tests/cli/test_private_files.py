@@ -16,7 +16,14 @@ from flux_trio.cli import main
 from flux_trio.jobtap.loading import load_file
 from flux_trio.process.private import make_directory
 from flux_trio.store.state_directory import foreign_file
-from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment, invoked, running_instance
+from tests.support.instance import (
+    DEADLINE_S,
+    FLUX_TRIO,
+    RunningInstance,
+    environment,
+    invoked,
+    running_instance,
+)
 
 pytestmark = pytest.mark.real
 
@@ -30,18 +37,9 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def start(*words: str | Path, umask: int = 0o022) -> subprocess.CompletedProcess[str]:
-    """Run `flux-trio start` with these words and this umask to its end."""
-    return subprocess.run(
-        [*FLUX_TRIO, "start", *map(str, words)],
-        env=environment(),
-        umask=umask,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+def start(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `flux-trio start` with these words to its end, in this process."""
+    return invoked("start", *words)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o777])
@@ -59,8 +57,17 @@ def test_modes_of_a_state_directory_do_not_depend_on_the_umask(tmp_path: Path, u
     (bin_ / "flux-trio").write_text(f'#!/bin/sh\nexec {" ".join(FLUX_TRIO)} "$@"\n')
     (bin_ / "flux-trio").chmod(0o755)
     modes.touch()
-    path = f"PATH={bin_}:$PATH"
-    done = start("-c", config, "--statedir", statedir, "sh", "-c", f"{path}; {script}", umask=umask)
+    options = ["-c", str(config), "--statedir", str(statedir)]
+    done = subprocess.run(
+        [*FLUX_TRIO, "start", *options, "sh", "-c", f"PATH={bin_}:$PATH; {script}"],
+        env=environment(),
+        umask=umask,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     found = {}
     for line in modes.read_text().splitlines():
@@ -80,10 +87,9 @@ def _own(kind: str) -> tuple[str, int]:
     return kind, 0o700 if kind == "d" else 0o600
 
 
-def test_output_that_a_user_names_may_be_a_link(tmp_path: Path) -> None:
-    with running_instance(tmp_path / "state") as instance:
-        (tmp_path / "link").symlink_to(tmp_path / "there")
-        instance.ok("run", f"--output={tmp_path}/link", "echo", "x")
+def test_output_that_a_user_names_may_be_a_link(instance: RunningInstance, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    instance.ok("run", f"--output={tmp_path}/link", "echo", "x")
     assert (tmp_path / "there").read_text() == "x\n"
 
 
@@ -219,16 +225,16 @@ def test_what_another_user_has_made_is_refused_and_named(
 
 
 def test_plugin_that_others_may_write_is_refused_and_named(
-    tmp_path: Path, within_reach: Path
+    instance: RunningInstance, within_reach: Path
 ) -> None:
     plugin = within_reach / "mine.py"
     plugin.write_text("from flux_trio import jobtap\nclass Mine(jobtap.Plugin): ...\n")
-    with running_instance(tmp_path / "state") as instance:
-        plugin.chmod(0o666)
-        result = instance.invoke("jobtap", "load", plugin)
-        assert f"{plugin}: others may write in it: chmod go-w" in result.stderr
-        plugin.chmod(0o644)
-        instance.ok("jobtap", "load", plugin)
+    plugin.chmod(0o666)
+    result = instance.invoke("jobtap", "load", plugin)
+    assert f"{plugin}: others may write in it: chmod go-w" in result.stderr
+    plugin.chmod(0o644)
+    instance.ok("jobtap", "load", plugin)
+    instance.ok("jobtap", "remove", "mine")
 
 
 def test_new_plugin_can_be_loaded_whatever_the_umask(within_reach: Path) -> None:

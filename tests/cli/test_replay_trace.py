@@ -100,10 +100,10 @@ def test_fifo_is_opened_once(trace: Path, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with subprocess.Popen(["cp", trace, fifo]) as feeder:
-        result = flux_trio("replay", fifo)
+        result = replay(fifo)
         feeder.kill()
     assert result.stdout.startswith("every core did what is recorded")
-    assert result.returncode == 0
+    assert result.exit_code == 0
 
 
 def test_trace_from_standard_input_is_no_commands(trace: Path) -> None:

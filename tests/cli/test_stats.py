@@ -23,6 +23,11 @@ from tests.support.instance import DEADLINE_S, RunningInstance, running_instance
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
+@pytest.fixture(scope="module")
+def instance(own_instance: RunningInstance) -> RunningInstance:
+    return own_instance
+
+
 def samples(text: str) -> Samples:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -88,15 +93,14 @@ def scrape(url: str) -> Samples:
 @pytest.mark.real
 def test_metrics_are_served_whether_or_not_the_instance_runs(tmp_path: Path) -> None:
     with running_instance(tmp_path / "state") as instance:
+        instance.invoke("run", "true")
         serving = instance.popen("stats", "--serve", "0")
         try:
             assert serving.stdout is not None
             url = serving.stdout.readline().split()[-1]
             assert url.startswith("http://127.0.0.1:")
             first = scrape(url)
-            assert of(first, "up") == 1
-            instance.invoke("run", "true")
-            until(lambda: of(scrape(url), "alloc_seconds_count") == 1)
+            assert (of(first, "up"), of(first, "alloc_seconds_count")) == (1, 1)
             assert instance.stop() == 0
             until(lambda: scrape(url) == {("flux_trio_up", ()): 0})
             serving.send_signal(signal.SIGTERM)
