@@ -166,15 +166,6 @@ def test_exception_is_raised_on_the_job(m: ManagerScript) -> None:
     assert m.context(1, "exception") == expected
 
 
-def test_exception_after_the_final_release_breaks_the_protocol(m: ManagerScript) -> None:
-    """32.start.34: before it, at any point."""
-    m.running(1)
-    m.execute(1, "finish", "release final")
-    (line,) = m.execute(1, "exception 3")
-    assert "job 1: start: exception in state RELEASED: expected state STARTING or RUN" in line
-    assert m.names(1)[-1] == "release"
-
-
 def test_exception_without_a_note_has_an_empty_one(m: ManagerScript) -> None:
     """32.start.27: the note is optional."""
     m.running(1)
@@ -208,14 +199,6 @@ def test_final_release_without_finish_or_fatal_exception_is_the_services_error(
     assert m.context(1, "exception")["note"] == text
     m.freed(1)
     assert m.names(1)[5:] == ["start", "exception", "release", "free", "clean"]
-
-
-def test_start_that_crosses_a_cancel_is_recorded(m: ManagerScript) -> None:
-    m.submit(1)
-    m.alloc(1)
-    m.raise_(1)
-    m.execute(1, "start")
-    assert m.names(1)[-2:] == ["exception", "start"]
 
 
 # --- loss
@@ -344,25 +327,3 @@ def test_epilog_of_a_job_without_resources_holds_clean() -> None:
     assert m.names(1)[-1] == "epilog-start"
     m.post(1, "epilog-finish", description="e", status=0)
     assert m.state(1) == JobState.INACTIVE
-
-
-def test_prolog_of_a_canceled_job_holds_free() -> None:
-    """Its processes may still run: nothing is freed under them."""
-    m = ManagerScript(hooks=["job.state.run"], peers=True)
-    m.submit(1)
-    m.alloc(1)
-    m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
-    assert m.raise_(1)[-1] == "job-manager.raise -> {}"
-    assert m.post(1, "prolog-finish", description="p", status=1) == ["sched.free 1"]
-
-
-def test_canceled_job_in_its_prolog_has_no_release_of_a_service_that_was_lost() -> None:
-    """No start was sent, so that nothing was ever under the execution service."""
-    m = ManagerScript(hooks=["job.state.run"], peers=True)
-    m.submit(1)
-    m.alloc(1)
-    m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
-    m.gone("job-exec")
-    m.raise_(1)
-    assert m.post(1, "prolog-finish", description="p", status=1) == ["sched.free 1"]
-    assert "release" not in m.names(1)

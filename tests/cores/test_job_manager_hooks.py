@@ -129,30 +129,7 @@ def test_other_jobs_go_on_while_one_is_asked_about() -> None:
     assert m.put(HookAnswered(first.ticket, HookAnswer())) == ["sched.alloc 1"]
 
 
-def test_topics_that_no_plugin_handles_are_not_asked() -> None:
-    m = manager()
-    m.submit(1)
-    assert m.asked == {}
-
-
 # --- priority
-
-
-def test_job_waits_for_its_priority() -> None:
-    """21.states.3, 21.criteria.1: until a plugin has one."""
-    m = manager(PRIORITIZE)
-    m.submit(1)
-    assert m.answer(PRIORITIZE) == []
-    assert m.state(1) == JobState.PRIORITY
-
-
-def test_failed_plugin_holds_its_job_and_no_other() -> None:
-    m = manager(PRIORITIZE)
-    m.submit(1)
-    m.answer(PRIORITIZE, error="plugin x failed")
-    assert m.state(1) == JobState.PRIORITY
-    m.submit(2)
-    assert m.answer(PRIORITIZE, priority=5) == ["sched.alloc 2"]
 
 
 @pytest.mark.parametrize(("urgency", "priority"), [(0, 0), (31, 4294967295), (17, 5)])
@@ -181,14 +158,6 @@ def test_urgency_31_needs_no_plugin() -> None:
     m.urgency(1, 20)
     assert m.state(1) == JobState.PRIORITY
     assert m.urgency(1, 31)[-1] == "sched.alloc 1"
-
-
-def test_job_that_waits_for_its_priority_is_asked_about_again_with_another_urgency() -> None:
-    m = manager(PRIORITIZE)
-    m.submit(1)
-    m.answer(PRIORITIZE, error="plugin x failed")
-    assert "ask job.state.priority 1" in m.urgency(1, 31)
-    assert m.answer(PRIORITIZE) == ["sched.alloc 1"]
 
 
 def test_request_stays_while_the_plugin_finds_another_priority() -> None:
@@ -229,14 +198,6 @@ def test_job_denied_while_the_plugin_thinks_ends(priority: int) -> None:
 
 
 # --- posts that have no place
-
-
-def test_post_that_has_no_place_is_refused_and_logged() -> None:
-    m = manager()
-    m.submit(1)
-    (line,) = m.post(1, "finish", status=0)
-    assert line.endswith("cannot post finish to job ƒ2: finish: only the job manager posts it")
-    assert m.names(1)[-1] == "priority"
 
 
 def test_post_with_a_bad_context_or_id_is_refused() -> None:
@@ -286,11 +247,3 @@ def test_a_dependency_is_removed_only_when_it_was_added() -> None:
     assert m.state(1) == JobState.DEPEND
     m.post(1, "dependency-remove", description="data is there")
     assert m.state(1) == JobState.SCHED
-
-
-def test_an_update_that_no_jobspec_can_take_is_refused() -> None:
-    m = ManagerScript(peers=True)
-    m.submit(1)
-    (log,) = m.post(1, "jobspec-update", **{"attributes.system.duration.unit": "s"})
-    assert "expected an object" in log
-    assert "jobspec-update" not in m.names(1)

@@ -84,14 +84,6 @@ def test_dependencies_have_no_place_once_the_job_has_left_depend() -> None:
 # --- prolog and epilog
 
 
-def test_prolog_of_a_hook_holds_start() -> None:
-    """21.events.22."""
-    m = saying(RUN, ("prolog-start", A))
-    m.submit(1)
-    assert m.alloc(1) == []
-    assert m.post(1, "prolog-finish", **FINISHED) == ["job-exec.start 1"]
-
-
 def test_prolog_that_is_queued_behind_a_hook_holds_start() -> None:
     m = ManagerScript(hooks=[RUN], peers=True)
     m.submit(1)
@@ -175,14 +167,6 @@ def test_fatal_exception_is_refused_in_new_and_others_only_record() -> None:
     assert m.state(1) == JobState.SCHED
 
 
-def test_jobspec_update_in_sched_sends_the_job_back_to_priority() -> None:
-    m = ManagerScript(peers=True)
-    m.submit(1)
-    did = m.post(1, "jobspec-update", **{"attributes.system.duration": 9})
-    assert "sched.cancel 1" in did
-    assert m.names(1)[-2:] == ["jobspec-update", "priority"]
-
-
 @pytest.mark.parametrize(
     ("context", "why"),
     [
@@ -259,13 +243,6 @@ def test_flags_are_those_there_are() -> None:
     assert "expected one of alloc-bypass, debug" in refused(m.post(1, "set-flags", flags=["x"]))
 
 
-def test_events_of_no_meaning_to_the_job_manager_are_logged() -> None:
-    m = ManagerScript(peers=True)
-    m.submit(1)
-    m.post(1, "weather", sky="blue")
-    assert m.context(1, "weather") == {"sky": "blue"}
-
-
 def test_annotations_are_merged_and_told_in_the_journal_alone() -> None:
     m = ManagerScript(
         answers={DEPEND: HookAnswer(operations=(Annotate(1, {"user": {"a": 1}}, "plug"),))},
@@ -311,11 +288,6 @@ def test_two_hooks_that_act_on_each_others_jobs_end() -> None:
     m.plugins.answers[SCHED] = poke
     m.submit(1, 2)
     assert [m.names(jobid).count("memo") for jobid in (1, 2)] == [1, 1]
-
-
-def test_operation_on_a_job_that_is_none_is_logged() -> None:
-    m = ManagerScript(peers=True)
-    assert "expected the id of an active job" in refused(m.put(SetPriority(9, 1, "plug")))
 
 
 # --- bounds

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.job_manager.jobs import ledger
-from flux_trio.formats import Event, apply_update, format_r, parse_r
+from flux_trio.formats import apply_update, format_r, parse_r
 from flux_trio.messages import topics
 from flux_trio.protocols import (
     STATE_TOPICS,
@@ -88,20 +88,6 @@ def test_job_is_looked_up_for_a_while_after_its_end_and_then_forgotten(
     assert m.plugins.heard[-2:] == ["job.destroy", "job.inactive-remove"]
     assert m.core.get(1) is None
     assert m.core.get(2) is not None
-
-
-def test_job_that_runs_is_asked_about_in_run() -> None:
-    m = everything()
-    m.running(1)
-    m.execute(1, "finish", "release final")
-    m.freed(1)
-    assert m.plugins.heard[-5:] == [
-        "job.state.run",
-        "job.state.cleanup",
-        "job.state.inactive",
-        "job.inactive-add",
-        "job.destroy",
-    ]
 
 
 def test_topics_that_no_plugin_handles_are_not_asked_nor_told() -> None:
@@ -287,11 +273,3 @@ def test_a_thousand_dependencies_are_asked_about_without_end_of_stack() -> None:
     depending(m, 1, *[{"scheme": "moon", "value": str(n)} for n in range(1000)])
     assert m.plugins.heard.count("job.dependency.moon") == 1000
     assert m.state(1) == JobState.SCHED
-
-
-def test_the_event_of_a_hook_is_an_event() -> None:
-    m = everything()
-    m.submit(1)
-    assert all(
-        isinstance(q.args, Event) for q in m.plugins.questions if q.topic.startswith("job.state.")
-    )

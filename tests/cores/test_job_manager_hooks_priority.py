@@ -45,7 +45,7 @@ def pending(*jobids: int) -> ManagerScript:
 
 @pytest.mark.parametrize("said", [None, UNAVAILABLE])
 def test_job_waits_until_its_priority_is_available(said: object) -> None:
-    """21.states.3."""
+    """21.states.3, 21.criteria.1."""
     m = ManagerScript(answers={PRIORITIZE: HookAnswer(priority=said)}, peers=True)  # type: ignore[arg-type]  # both
     m.submit(1)
     assert m.state(1) == JobState.PRIORITY
@@ -75,14 +75,6 @@ def test_priority_said_in_another_states_hook_counts_where_it_may() -> None:
 
 
 # --- set at any time
-
-
-@pytest.mark.parametrize(("urgency", "priority"), [(0, 0), (31, 4294967295)])
-def test_hold_and_expedite_override_what_a_plugin_sets(urgency: int, priority: int) -> None:
-    m = ManagerScript(peers=True)
-    m.submit(1, urgency=urgency)
-    m.put(SetPriority(1, 7, "plug"))
-    assert m.job(1).priority == priority
 
 
 def test_priority_set_in_sched_is_told_to_the_scheduler() -> None:

@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 from flux_trio.cores.job_manager.jobs.snapshot import JobSnapshot
-from flux_trio.formats import Jobspec
 from flux_trio.messages import topics
 from flux_trio.protocols import AskHook, HookAnswer, JobState, JobView, SetPriority
 from tests.support.manager_script import ManagerScript, posting
@@ -61,20 +60,6 @@ def test_no_job_of_a_hook_changes_later() -> None:
     for job, then in keeping.kept:
         assert isinstance(job, JobSnapshot)
         assert job == then
-
-
-def test_job_of_validate_at_an_update_shows_the_jobspec_as_it_would_be() -> None:
-    m = ManagerScript(everything=True)
-    m.plugins.answers["job.update." + DURATION] = HookAnswer(handled=True)
-    m.submit(1)
-    m.ask(topics.JOB_UPDATE, {"id": 1, "updates": {DURATION: 60}})
-    (question,) = [each for each in m.plugins.questions if each.topic == "job.validate"][1:]
-    assert question.job is not None
-    shown = Jobspec.parse(question.job.current_jobspec_bytes())
-    assert shown.duration == 60
-    first, *_ = m.plugins.questions
-    assert first.job is not None
-    assert Jobspec.parse(first.job.current_jobspec_bytes()).duration == 0
 
 
 def test_job_that_is_looked_up_is_as_it_is_then() -> None:

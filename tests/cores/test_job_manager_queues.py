@@ -10,7 +10,7 @@ from flux_trio.config import CONSTRAINTS_KEY, DURATION_KEY, QUEUE_KEY, Config, p
 from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import VALIDATE, AskHook, HookAnswer, JobState
 from tests.support.asking import asked_by_guest
-from tests.support.manager_script import CANCEL, ManagerScript, allocs, key
+from tests.support.manager_script import CANCEL, ManagerScript, allocs
 from tests.support.queue_script import TWO, queue_status, refusals
 
 CHANGED = parse_config("""
@@ -40,14 +40,6 @@ def test_what_the_job_did_not_say_is_a_jobspec_update_before_validation(two: Man
     system = two.last(topics.SCHED_ALLOC).payload["jobspec"]["attributes"]["system"]
     named = [system.get(key) for key in ("queue", "duration", "constraints")]
     assert named == ["batch", 600.0, BATCH]
-
-
-def test_stored_jobspec_stays_as_it_came(two: ManagerScript) -> None:
-    """33.defaults.8"""
-    submission = two.submission(1)
-    before = two.kvs.value(f"{key(1)}.jobspec")
-    two.put(submission)
-    assert two.kvs.value(f"{key(1)}.jobspec") == before
 
 
 def test_what_the_job_says_stands(two: ManagerScript) -> None:
@@ -94,14 +86,6 @@ def test_refused_job_has_no_part_in_those_that_are_taken(two: ManagerScript) -> 
     two.ask(topics.JOB_SUBMIT, {"jobs": jobs})
     assert [jobid for jobid, _ in refusals(two)] == [2]
     assert two.state(1) == JobState.SCHED
-
-
-def test_rejected_by_a_plugin_after_its_queue_was_assigned_leaves_no_job() -> None:
-    """33.validation.4, 33.access.5"""
-    m = ManagerScript(config=TWO, answers={VALIDATE: HookAnswer(reject="not now")})
-    m.submit(1)
-    assert refusals(m) == [[1, "not now"]]
-    assert m.ask(topics.JOB_DRAIN) == ["job-manager.drain -> {}"]
 
 
 def test_job_not_acknowledged_before_a_restart_is_assigned_once() -> None:
@@ -300,14 +284,3 @@ def test_guests_look_and_do_not_change(two: ManagerScript) -> None:
 
 
 # --- a new configuration
-
-
-def test_journal_tells_of_jobs_that_were_refused(two: ManagerScript) -> None:
-    """33.validation.4: who follows jobs learns that it never was."""
-    two.ask(topics.JOB_JOURNAL, by="list", streaming=True)
-    two.submit(1, queue="nosuch")
-    told = two.last(topics.JOB_JOURNAL).payload["events"]
-    assert [(jobid, event["name"]) for jobid, _, event in told] == [
-        (1, "submit"),
-        (1, "invalidate"),
-    ]

@@ -177,6 +177,7 @@ def test_job_that_was_not_started_is_not_concerned_by_a_lost_service() -> None:
     m.gone("job-exec")
     m.raise_(2)
     assert "sched.free 2" in m.post(2, "prolog-finish", **prolog, status=0)
+    assert "release" not in m.names(2)
     m.attach_exec()
     assert m.post(1, "prolog-finish", **prolog, status=0) == ["job-exec.start 1"]
 

@@ -288,17 +288,12 @@ def test_denied_job_gets_a_fatal_alloc_exception(m: ManagerScript) -> None:
     """27.deny.2, 27.deny.4-6, 21.events.37: with the note, when there is one."""
     m.submit(1, 2)
     m.alloc(1, DENY, note="never")
-    m.alloc(2, DENY)
+    assert m.alloc(2, DENY) == ["event job-exception 2 alloc 0"]
     assert [m.context(n, "exception")["note"] for n in (1, 2)] == ["never", ""]
     for jobid in (1, 2):
         exception = m.context(jobid, "exception")
         assert (exception["type"], exception["severity"]) == ("alloc", 0)
         assert m.names(jobid)[-2:] == ["exception", "clean"]
-
-
-def test_denial_is_announced_like_any_exception(m: ManagerScript) -> None:
-    m.submit(1)
-    assert m.alloc(1, DENY) == ["event job-exception 1 alloc 0"]
 
 
 # --- priorities
@@ -358,11 +353,6 @@ def test_job_released_before_its_cancel_is_answered_is_sent_after_it(m: ManagerS
     assert allocs(m.alloc(1, CANCEL)) == [1]
 
 
-def test_urgency_31_is_the_greatest_priority(m: ManagerScript) -> None:
-    m.submit(1)
-    assert m.urgency(1, 31)[-1:] == ["sched.prioritize [[1, 4294967295]]"]
-
-
 def test_changed_jobspec_is_asked_for_anew(m: ManagerScript) -> None:
     """21.states.9: the request with the old jobspec does not stay."""
     m.submit(1)
@@ -393,19 +383,3 @@ def test_stopped_queue_takes_its_requests_back_and_sends_them_again(m: ManagerSc
         m.alloc(jobid, CANCEL)
     assert m.execute(9, "finish", "release final") == ["sched.free 9"]
     assert allocs(m.queue(start=True)) == [3, 1, 4]
-
-
-def test_grant_that_crosses_the_stop_of_the_queue_is_taken(m: ManagerScript) -> None:
-    """27.cancel.7: the job is still in SCHED, the grant came first."""
-    m.submit(1)
-    m.queue(start=False)
-    assert m.alloc(1) == ["job-exec.start 1"]
-
-
-def test_queue_that_is_stopped_before_a_scheduler_comes_sends_nothing(alone: ManagerScript) -> None:
-    alone.submit(1)
-    alone.queue(start=False)
-    assert alone.attach_sched() == ["job-manager.sched-ready -> {'count': 0}"]
-    assert alone.ask("job-manager.queue-status") == [
-        "job-manager.queue-status -> {'enable': True, 'start': False}"
-    ]

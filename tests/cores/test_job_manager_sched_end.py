@@ -201,12 +201,6 @@ def test_answers_of_a_suspended_scheduler_are_dropped(m: ManagerScript) -> None:
     assert m.state(1) == JobState.SCHED
 
 
-def test_job_in_sched_while_no_scheduler_is_there_waits(alone: ManagerScript) -> None:
-    """27.finalization.3: it does not fail."""
-    assert alone.submit(1) == ["job-manager.submit -> {'errors': []}"]
-    assert alone.names(1)[-1] == "priority"
-
-
 def test_error_text_is_that_of_the_errnum_when_there_is_none(m: ManagerScript) -> None:
     m.submit(1)
     response = Response("sched.alloc", None, Errno.EPROTO)

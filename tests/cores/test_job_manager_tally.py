@@ -96,12 +96,3 @@ def test_job_is_counted_in_the_last_of_the_queues_that_it_was_moved_to() -> None
         assert m.post(1, "jobspec-update", **{QUEUE: queue}).count(drained) == 1
         counts = m.stats()["queues"]
         assert (counts[queue]["sched"], counts[other]["sched"]) == (1, 0)
-
-
-def test_counts_by_state_follow_each_job() -> None:
-    m = ManagerScript(peers=True)
-    m.submit(1, urgency=0)
-    m.running(2)
-    assert {name: n for name, n in m.stats()["states"].items() if n} == {"sched": 1, "run": 1}
-    m.raise_(1)
-    assert {name: n for name, n in m.stats()["states"].items() if n} == {"run": 1, "inactive": 1}

@@ -206,15 +206,6 @@ def test_no_duration_means_no_expiration(m: ManagerScript) -> None:
     assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": 0}
 
 
-def test_restart_keeps_the_updated_duration(m: ManagerScript) -> None:
-    """21.criteria.7: replaying the eventlog reproduces the state, updates with it."""
-    m.submit(1)
-    update(m, 1, 30)
-    after = m.restarted(peers=True)
-    jobspec = after.last(topics.SCHED_ALLOC).payload["jobspec"]
-    assert jobspec["attributes"]["system"]["duration"] == 30.0
-
-
 @pytest.mark.parametrize("value", ["1m", -1, True, None, float("inf")])
 def test_what_is_no_duration_is_refused(m: ManagerScript, value: Any) -> None:
     m.submit(1)

@@ -50,10 +50,11 @@ def both(*doings: Doing) -> Doing:
 
 
 def test_each_step_of_a_job_moves_it_to_the_next_state() -> None:
-    """21.states.2: what it waits for, and where it is then."""
+    """21.states.2, 21.criteria.8: what it waits for, and where it is then, also by its eventlog."""
     m = job_at(Stage.NEW)
     for here, there in pairwise(Stage):
         assert states(m) == {here.state: 1}
+        assert m.state(1) == here.state
         go_on(m, here, there)
     assert states(m) == {JobState.INACTIVE: 1}
     assert m.job(1).result == JobResult.COMPLETED
@@ -225,16 +226,6 @@ def test_canceled_job_with_shells_is_over_when_they_are(stage: Stage) -> None:
     assert states(m) == {JobState.CLEANUP: 1}
     ending = ["release", "free", "clean"]
     assert go_on(m, stage) == (["finish", *ending] if stage is Stage.RUN else ending)
-
-
-def test_epilog_that_starts_while_the_resources_are_freed_keeps_the_job() -> None:
-    m = job_at(Stage.CLEANUP)
-    m.execute(1, "release final")
-    m.post(1, "epilog-start", **SECOND)
-    m.freed(1)
-    assert (m.names(1)[-1], states(m)) == ("free", {JobState.CLEANUP: 1})
-    m.post(1, "epilog-finish", **SECOND, status=0)
-    assert (m.names(1)[-1], states(m)) == ("clean", {JobState.INACTIVE: 1})
 
 
 # --- a job that never was
