@@ -176,7 +176,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         self._outbox.now = now
         self._inputs.extend(inputs)
         self._parts.sweeps.start_turn()
-        return self.go_on()
+        return self._until_plugins_act()
 
     def go_on(self) -> list[JobManagerAction]:
         """Take the inputs, do what is due, and commit or send, until plugins have something to do.
@@ -184,14 +184,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         While `is_turning`, the returned actions are for plugins only. Each reply to them has to
         come by `plugins_replied` before the turn goes on.
         """
-        hooks = self._parts.hooks
-        waiting, unreplied = self._inputs, hooks.unreplied
-        while not unreplied:
-            if waiting:
-                self._handle(waiting.popleft())
-            elif not self._do_next():
-                return list(hooks.pop_actions()) if hooks.actions else self._end_turn()
-        return list(hooks.pop_actions())
+        return self._until_plugins_act()
 
     def plugins_replied(self, said: Sequence[WithinTurn]) -> list[PluginAction]:
         """Take a reply of plugins within the turn, after their new interests and records.
@@ -207,6 +200,17 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 case _:
                     self._parts.hooks.replied(each)
         return self._parts.hooks.pop_actions()
+
+    def _until_plugins_act(self) -> list[JobManagerAction]:
+        """Do the work of `turn` and `go_on`; `make reborn` replaces the core after each of them."""
+        hooks = self._parts.hooks
+        waiting, unreplied = self._inputs, hooks.unreplied
+        while not unreplied:
+            if waiting:
+                self._handle(waiting.popleft())
+            elif not self._do_next():
+                return list(hooks.pop_actions()) if hooks.actions else self._end_turn()
+        return list(hooks.pop_actions())
 
     def _do_next(self) -> bool:
         """Resume, or do what is due for jobs; return False at the end of the turn."""
