@@ -25,7 +25,6 @@ from flux_trio.messages import (
     Level,
     Message,
     Request,
-    Response,
     expect_payload,
     respond_error,
 )
@@ -151,13 +150,8 @@ async def end_module(handle: FluxHandle, errnum: int) -> None:
     while handle.waiting():
         for message in await handle.receive():
             if isinstance(message, Request):
-                _answer(handle, respond_error(message, Errno.ENOSYS))
+                handle.answer(respond_error(message, Errno.ENOSYS))
     _tell(handle, EXITED, errnum=errnum)
-
-
-def _answer(handle: FluxHandle, response: Response | None) -> None:
-    if response is not None:  # the request may want none
-        handle.send(response)
 
 
 def _tell(handle: FluxHandle, status: int, **more: int) -> None:

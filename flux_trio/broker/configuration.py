@@ -93,13 +93,11 @@ class Configuration:
             if method is None:
                 raise unknown_method(topics.CONFIG, request.topic.partition(".")[2])
             self._counts[request.topic] += 1
-            answer = respond(request, await method(handle, request))
+            handle.answer(respond(request, await method(handle, request)))
         except FluxError as error:
-            answer = respond_error(request, error.errnum, error.text)
+            handle.answer(respond_error(request, error.errnum, error.text))
         except (ConfigRefused, FormatError) as refusal:
-            answer = respond(request, {"refusal": str(refusal)})
-        if answer is not None:
-            handle.send(answer)
+            handle.answer(respond(request, {"refusal": str(refusal)}))
 
     async def _get(self, _handle: Handle, _request: Request) -> Payload:
         return {"config": self.config.to_json()}

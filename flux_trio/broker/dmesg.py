@@ -13,11 +13,11 @@ import msgspec
 
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook, LogEntry
+from flux_trio.editions.common import CANCEL
 from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
-    Response,
     check_new_stream,
     check_owner,
     end_of_stream,
@@ -36,12 +36,6 @@ class DmesgRequest(msgspec.Struct):
 
     follow: bool = False
     nobacklog: bool = False
-
-
-class DmesgCancel(msgspec.Struct):
-    """log.dmesg-cancel: the matchtag of the stream."""
-
-    matchtag: int
 
 
 class LogService:
@@ -71,30 +65,30 @@ class LogService:
                 check_owner(request)
             method(request)
         except FluxError as error:
-            self._send(respond_error(request, error.errnum, error.text))
+            self._handle.answer(respond_error(request, error.errnum, error.text))
 
     def _dmesg(self, request: Request) -> None:
         wanted = expect_payload(request, DmesgRequest)
         check_new_stream(request, self._followers)
         if not wanted.nobacklog:
             for entry in self._book:
-                self._send(respond_stream(request, _payload(entry)))
+                self._handle.answer(respond_stream(request, _payload(entry)))
         if wanted.follow:
             self._followers[request.sender, request.matchtag] = request
         else:
-            self._send(end_of_stream(request))
+            self._handle.answer(end_of_stream(request))
 
     def _cancel(self, request: Request) -> None:
-        matchtag = expect_payload(request, DmesgCancel).matchtag
+        matchtag = CANCEL.read(request).matchtag
         follower = self._followers.pop((request.sender, matchtag), None)
         if follower is None:
             raise unknown_stream(request, matchtag)
-        self._send(respond_error(follower, Errno.ECANCELED))
-        self._send(respond(request))
+        self._handle.answer(respond_error(follower, Errno.ECANCELED))
+        self._handle.answer(respond(request))
 
     def _clear(self, request: Request) -> None:
         self._book.clear()
-        self._send(respond(request))
+        self._handle.answer(respond(request))
 
     def _forget(self, request: Request) -> None:
         sender = request.sender
@@ -102,11 +96,7 @@ class LogService:
 
     def _on_entry(self, entry: LogEntry) -> None:
         for request in list(self._followers.values()):
-            self._send(respond_stream(request, _payload(entry)))
-
-    def _send(self, response: Response | None) -> None:
-        if response is not None:
-            self._handle.send(response)
+            self._handle.answer(respond_stream(request, _payload(entry)))
 
 
 def _payload(entry: LogEntry) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class Handle(ABC):
     def send(self, message: Request | Response | Event) -> None:
         """Send `message`; never blocks."""
 
+    def answer(self, response: Response | None) -> None:
+        """Send what `respond` or `respond_error` returns: None if the request wants no response."""
+        if response is not None:
+            self.send(response)
+
     @abstractmethod
     def log(self, level: int, text: str) -> None:
         """Write to the instance's log; `level` is a syslog severity."""

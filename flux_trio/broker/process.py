@@ -202,9 +202,7 @@ async def _send_to_process(handle: LocalHandle, connection: Connection, message:
 async def _refuse(handle: LocalHandle, connection: Connection, message: Message, text: str) -> None:
     """Send an error in place of a message that fits into no frame."""
     if isinstance(message, Request):
-        answer = respond_error(message, Errno.EMSGSIZE, text)
-        if answer is not None:
-            handle.send(answer)
+        handle.answer(respond_error(message, Errno.EMSGSIZE, text))
     elif isinstance(message, Response) and not message.errnum:
         failed = Response(message.topic, text, int(Errno.EMSGSIZE), message.matchtag)
         await _send_to_process(handle, connection, failed)

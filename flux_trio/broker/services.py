@@ -172,11 +172,9 @@ class BrokerServices:
 
     async def _serve(self, handle: Handle, request: Request) -> None:
         try:
-            answer = respond(request, await self._method(request)(request))
+            handle.answer(respond(request, await self._method(request)(request)))
         except FluxError as error:
-            answer = respond_error(request, error.errnum, error.text)
-        if answer is not None:
-            handle.send(answer)
+            handle.answer(respond_error(request, error.errnum, error.text))
 
     async def _serve_until_gone(self, handle: Handle, request: Request) -> None:
         """Serve a request; stop when its sender disconnects, which then gets no answer."""
@@ -223,9 +221,7 @@ class BrokerServices:
             check_owner(request)
             feed = self._traces.open(handle, request)
         except FluxError as error:
-            answer = respond_error(request, error.errnum, error.text)
-            if answer is not None:
-                handle.send(answer)
+            handle.answer(respond_error(request, error.errnum, error.text))
         else:
             nursery.start_soon(feed)
 

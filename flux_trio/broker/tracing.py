@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from flux_trio.broker.handle import Handle
+from flux_trio.editions.common import CANCEL
 from flux_trio.formats import FormatError
 from flux_trio.formats.glob import Glob
 from flux_trio.messages import (
@@ -51,12 +52,6 @@ class TraceRequest(msgspec.Struct):
     records: bool = False
 
 
-class TraceCancel(msgspec.Struct):
-    """module.trace-cancel: the matchtag of the stream."""
-
-    matchtag: int
-
-
 class TraceStreams:
     """The open streams. `is_module` says whether a party is a module that may be traced."""
 
@@ -87,15 +82,15 @@ class TraceStreams:
             with self._open[key]:
                 while True:
                     for payload in await queue.next_batch():
-                        _send(handle, respond_stream(request, payload))
+                        handle.answer(respond_stream(request, payload))
         finally:
             self._trace.remove_sink(queue.put)
             del self._open[key]
-        _send(handle, respond_error(request, Errno.ECANCELED))
+        handle.answer(respond_error(request, Errno.ECANCELED))
 
     def cancel(self, request: Request) -> None:
         """End one of the sender's streams with ECANCELED; FluxError(ENOENT)."""
-        matchtag = expect_payload(request, TraceCancel).matchtag
+        matchtag = CANCEL.read(request).matchtag
         scope = self._open.get((request.sender, matchtag))
         if scope is None:
             raise unknown_stream(request, matchtag)
@@ -106,11 +101,6 @@ class TraceStreams:
         for (who, _), scope in self._open.items():
             if who == sender:
                 scope.cancel()
-
-
-def _send(handle: Handle, response: Response | None) -> None:
-    if response is not None:
-        handle.send(response)
 
 
 class _Queue:

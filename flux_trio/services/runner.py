@@ -37,28 +37,28 @@ class Timers(Generic[KeyT]):
     """The timers of a core: at most one for a key, fired in order of time."""
 
     def __init__(self) -> None:
-        self._at: dict[KeyT, tuple[float, int]] = {}
+        self.at: dict[KeyT, tuple[float, int]] = {}  # those that are set, with their order
         self._heap: list[tuple[float, int, KeyT]] = []
         self._count = 0
 
     def set(self, key: KeyT, at: float) -> None:
         """Fire `key` at `at`; this replaces an earlier time."""
         self._count += 1
-        self._at[key] = (at, self._count)
+        self.at[key] = (at, self._count)
         heapq.heappush(self._heap, (at, self._count, key))
-        if len(self._heap) > 2 * len(self._at) + STALE_MAX:
-            self._heap = [(*order, each) for each, order in self._at.items()]
+        if len(self._heap) > 2 * len(self.at) + STALE_MAX:
+            self._heap = [(*order, each) for each, order in self.at.items()]
             heapq.heapify(self._heap)
 
     def clear(self, key: KeyT) -> None:
         """Do not fire `key`."""
-        self._at.pop(key, None)
+        self.at.pop(key, None)
 
     def next_at(self) -> float | None:
         """Return when the next timer fires; None if no timer is set."""
         while self._heap:
             at, count, key = self._heap[0]
-            if self._at.get(key) == (at, count):
+            if self.at.get(key) == (at, count):
                 return at
             heapq.heappop(self._heap)  # cleared, or set again
         return None
@@ -68,7 +68,7 @@ class Timers(Generic[KeyT]):
         due = []
         while (at := self.next_at()) is not None and at <= now:
             key = heapq.heappop(self._heap)[2]
-            del self._at[key]
+            del self.at[key]
             due.append(TimerFired(key))
         return due
 

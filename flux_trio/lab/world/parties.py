@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.broker import Peer
-from flux_trio.cores.turns import TimerFired
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.lab.world.clients import GUEST, Asker, Client, RetryingClient
 from flux_trio.lab.world.cores_world import CoresWorld
@@ -48,7 +47,7 @@ def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
     peer = Peer(name, station.peer.userid, station.peer.rolemask, lambda *_: None, lambda: 0)
     world.router.add(peer)
     world.liars[name] = None
-    inputs = [*taken, *(TimerFired(key) for key in station.pop_due(world.passed))]
+    inputs = [*taken, *station.pop_due(world.passed)]
     while inputs:
         actions, inputs = station.core.turn(world.now, inputs), []
         for action in actions:

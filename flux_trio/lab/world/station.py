@@ -131,14 +131,13 @@ class Station(Party):
     @property
     def timers(self) -> Iterable[Hashable]:
         """The keys of the timers that are set."""
-        return self._timers
+        return self._timers.at
 
     @property
     def last_timer(self) -> float:
         """The time at which the last timer fires, in seconds that passed; 0 without one."""
-        return max([at for at, _ in self._timers.values()], default=0.0)
+        return max([at for at, _ in self._timers.at.values()], default=0.0)
 
     def adopt_timers(self, other: Station) -> None:
         """Take over the timers of `other`, an earlier station of the same core."""
-        self._timers, self._by_time, self._count = other._timers, other._by_time, other._count
-        self._note_next()
+        self._timers, self.next_timer = other._timers, other.next_timer

@@ -8,8 +8,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from flux_trio.broker import Peer
-from flux_trio.cores.turns import Core
+from flux_trio.cores.turns import Core, TimerFired
 from flux_trio.messages import Message
+from flux_trio.services.runner import Timers
 
 Waiting = tuple[int, Message]
 """The place of a send in the trace, and the message."""
@@ -40,9 +41,7 @@ class Party:
         self._notify = notify
         self._sender_of = sender_of
         self._links: dict[str, deque[Waiting]] = {}  # by sender
-        self._timers: dict[Hashable, tuple[float, int]] = {}
-        self._by_time: list[tuple[float, int, Hashable]] = []  # a heap; some are set no more
-        self._count = 0  # of the timers that were set
+        self._timers: Timers[Hashable] = Timers()
         self.next_timer: float | None = None
         """When the next timer fires; computed from the timers when they change."""
 
@@ -96,28 +95,17 @@ class Party:
 
     def set_timer(self, key: Hashable, at: float) -> None:
         """Let the timer `key` fire at `at`, in seconds that passed, and at no other time."""
-        self._count += 1
-        self._timers[key] = (at, self._count)
-        heapq.heappush(self._by_time, (at, self._count, key))
-        self._note_next()
+        self._timers.set(key, at)
+        self.next_timer = self._timers.next_at()
 
     def clear_timer(self, key: Hashable) -> None:
-        if self._timers.pop(key, None) is not None:
-            self._note_next()
+        self._timers.clear(key)
+        self.next_timer = self._timers.next_at()
 
-    def pop_due(self, passed: float) -> list[Any]:
-        """Remove the timers whose time has come; return their keys, the earliest first."""
-        due: list[Any] = []
-        while self.next_timer is not None and self.next_timer <= passed:
-            _, _, key = heapq.heappop(self._by_time)
-            del self._timers[key]
-            due.append(key)
-            self._note_next()
+    def pop_due(self, passed: float) -> list[TimerFired[Hashable]]:
+        """Remove and return the timers whose time has come, the earliest first."""
+        if self.next_timer is None or self.next_timer > passed:
+            return []
+        due = self._timers.pop_due(passed)
+        self.next_timer = self._timers.next_at()
         return due
-
-    def _note_next(self) -> None:
-        """Drop from the heap what is set no more, or at another time, and look at its first."""
-        by_time, timers = self._by_time, self._timers
-        while by_time and timers.get(by_time[0][2]) != by_time[0][:2]:
-            heapq.heappop(by_time)
-        self.next_timer = by_time[0][0] if by_time else None

@@ -25,7 +25,6 @@ from flux_trio.cores.turns import (
     Outgoing,
     RunnerAction,
     SetTimer,
-    TimerFired,
 )
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Event, Message, Request, Response
 from flux_trio.services.at_once.party import Party, Waiting
@@ -280,7 +279,7 @@ class World(Generic[PartyT]):
             party.peer.guests.clear()
             self.trace.received_all(party.name, taken)
             return [message for _, message in taken]
-        return [TimerFired(key) for key in party.pop_due(self.passed)]
+        return list(party.pop_due(self.passed))
 
     def _decide(self, party: PartyT, inputs: Sequence[Any]) -> None:
         self.perform(party, party.core.turn(self.now, inputs))
