@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from flux_trio._version import __version__
 from flux_trio.broker import Handle
@@ -55,13 +55,12 @@ class Made(Generic[CoreT_co]):
         return _Recorded(self._recorder, make(self.core, asked), asked)
 
 
-class Recorder:
+class Recorder(NamedTuple):
     """The sink of a core's turns; `making` has the core's class, arguments and first state."""
 
-    def __init__(self, handle: Handle, sink: TurnSink, making: dict[str, Any]) -> None:
-        self.handle = handle
-        self.sink = sink
-        self.making = {"version": __version__, **making}
+    handle: Handle
+    sink: TurnSink
+    making: dict[str, Any]
 
 
 def make_core(
@@ -78,7 +77,11 @@ def make_core(
         return Made(core)
     # The state is dumped from a second, equal core: an object whose attributes were listed has them
     # in a dictionary from then on, where CPython finds them more slowly than in the object itself.
-    making = written_making(type(core), args, kwargs) | {"state": make(*args, **kwargs).dump()}
+    making = {
+        "version": __version__,
+        **written_making(type(core), args, kwargs),
+        "state": make(*args, **kwargs).dump(),
+    }
     return Made(core, Recorder(handle, sink, making))
 
 

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from flux_trio.cores.pages import page_size
-from flux_trio.messages import Errno
 from flux_trio.process.private import open_private
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.checks import store_error
-from flux_trio.store.stores import StoreError
+from flux_trio.store.stores import unwritable
 
 SLICE_PAGES: Final = 64  # 256 KiB: a few milliseconds
 
@@ -36,7 +35,7 @@ def copy_database(
     try:
         os.close(open_private(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as error:
-        raise _error(target, error) from error
+        raise unwritable(target, error) from error
     try:
         _copy(db, target, between)
         with closing(AcknowledgedFile(acknowledged_path(target))) as acknowledged:
@@ -47,7 +46,7 @@ def copy_database(
         raise found from error
     except OSError as error:
         _remove(target)
-        raise _error(target, error) from error
+        raise unwritable(target, error) from error
     except BaseException:
         _remove(target)
         raise
@@ -60,11 +59,6 @@ def _copy(db: sqlite3.Connection, target: Path, between: Callable[[], None]) -> 
 
     with closing(sqlite3.connect(target, timeout=0, isolation_level=None)) as copy:
         db.backup(copy, pages=page_size(SLICE_PAGES), progress=progress, sleep=0)
-
-
-def _error(target: Path, error: OSError) -> StoreError:
-    errnum = Errno.ENOSPC if error.errno == Errno.ENOSPC else Errno.EIO
-    return StoreError(errnum, f"{target}: cannot be written: {error.strerror}")
 
 
 def _remove(target: Path) -> None:

@@ -20,13 +20,13 @@ import msgspec
 
 from flux_trio.client import SOCKET_FILE
 from flux_trio.process.private import open_private, read_private
+from flux_trio.shell.job import start_time
 
 NOTE_FILE: Final = "instance"
 SOCKET_S_MAX: Final = 2.0
 """Seconds in which a socket takes a connection; one that takes longer belongs to a process."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_START_TIME: Final = 19  # place in /proc/PID/stat after the name of the command
 
 
 class Living(Exception):
@@ -45,7 +45,7 @@ class Note(msgspec.Struct, frozen=True):
     def of(cls, pid: int) -> Note:
         """Return the note of a process of this host."""
         boot = _BOOT_ID.read_text().strip()
-        return cls(socket.gethostname(), boot, pid, _since(pid) or 0)
+        return cls(socket.gethostname(), boot, pid, start_time(pid) or 0)
 
     def may_live(self) -> bool:
         """Return whether its process may run."""
@@ -104,12 +104,3 @@ def _noted(path: Path) -> Note | None:
 
 def _by(note: Note | None) -> str:
     return "" if note is None else f" (process {note.pid} of host {note.host})"
-
-
-def _since(pid: int) -> int | None:
-    """Return the start time of a process in ticks since the boot; None if it does not run."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(text.rpartition(")")[2].split()[_START_TIME])

@@ -15,9 +15,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from flux_trio.messages import Errno
 from flux_trio.process.private import open_private, read_private
-from flux_trio.store.stores import StoreError
+from flux_trio.store.stores import unwritable
 
 _NO_INODE: Final = 0
 
@@ -70,6 +69,4 @@ def _note(path: Path, inode: int) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        errnum = Errno.ENOSPC if error.errno == Errno.ENOSPC else Errno.EIO
-        text = f"{inode_path(path)}: cannot be written: {error.strerror}"
-        raise StoreError(errnum, text) from error
+        raise unwritable(inode_path(path), error) from error

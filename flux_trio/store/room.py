@@ -66,7 +66,7 @@ def _keep(path: Path) -> bool:
 def lacks_room(path: Path) -> bool:
     """Return whether a file as large as SQLite's largest cannot be written beside `path`."""
     probe = path.with_name(f"{path.name}-room")
-    sizes = [_size(path), _size(path.with_name(f"{path.name}-wal"))]
+    sizes = [size_of(path), size_of(path.with_name(f"{path.name}-wal"))]
     try:
         file = open_private(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
@@ -78,7 +78,8 @@ def lacks_room(path: Path) -> bool:
         return error.errno in _NO_ROOM
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes, 0 if it is not there."""
     try:
         return path.stat().st_size
     except OSError:

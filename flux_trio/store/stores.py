@@ -20,6 +20,12 @@ class StoreError(FluxError):
     """A store cannot be opened, read or written: EIO or ENOSPC; the text names the file."""
 
 
+def unwritable(path: Path, error: OSError) -> StoreError:
+    """Return the StoreError for a file that cannot be written."""
+    errnum = Errno.ENOSPC if error.errno == Errno.ENOSPC else Errno.EIO
+    return StoreError(errnum, f"{path}: cannot be written: {error.strerror}")
+
+
 class Store(Protocol):
     """The interface of a store for the kvs; every method may raise StoreError."""
 

@@ -59,6 +59,11 @@ class ConnectionRefused(TransportError):
     """Nobody listens at the address, or the server refused the token or the user."""
 
 
+def ended_because(reason: str) -> str:
+    """Return the text of an EndOfConnection."""
+    return f"the connection was closed: {reason}" if reason else "the connection was closed"
+
+
 class Connection(Protocol):
     """A two-way, ordered stream of messages with one peer."""
 

@@ -14,6 +14,7 @@ from flux_trio.transports.base import (
     ConnectionClosed,
     ConnectionOverflow,
     EndOfConnection,
+    ended_because,
 )
 from flux_trio.transports.inbox import Inbox
 
@@ -44,7 +45,7 @@ class MemoryConnection:
     def send_nowait(self, message: Message) -> None:
         """See `Connection`; the bound counts only messages."""
         if self._pair.closed:
-            raise ConnectionClosed(_ended(self._pair.reason))
+            raise ConnectionClosed(ended_because(self._pair.reason))
         if len(self._outgoing) >= self._pair.bound:
             raise ConnectionOverflow(f"{self._pair.bound} messages {UNREAD}")
         self._outgoing.put(message)
@@ -65,7 +66,7 @@ class MemoryConnection:
         except trio.EndOfChannel:
             messages = []
         if self._closed or not messages:
-            raise EndOfConnection(_ended(self._pair.reason))
+            raise EndOfConnection(ended_because(self._pair.reason))
         return messages
 
     async def aclose(self, reason: str = "") -> None:
@@ -84,7 +85,3 @@ def memory_pair(bound: int = QUEUE_MESSAGES_MAX) -> tuple[MemoryConnection, Memo
     """Return two connected ends; `bound` messages may wait in each direction."""
     pair = _Pair(bound)
     return MemoryConnection(pair, 0), MemoryConnection(pair, 1)
-
-
-def _ended(reason: str) -> str:
-    return f"the connection was closed: {reason}" if reason else "the connection was closed"

@@ -22,8 +22,9 @@ from flux_trio.transports.base import (
     ConnectionRefused,
     EndOfConnection,
     TransportError,
+    ended_because,
 )
-from flux_trio.transports.paced import PacedConnection, ended_because, opened
+from flux_trio.transports.paced import PacedConnection, opened
 
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 WELCOME: Final = b"\0"  # the byte that lets a client in

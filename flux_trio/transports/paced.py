@@ -28,6 +28,7 @@ from flux_trio.transports.base import (
     ConnectionOverflow,
     EndOfConnection,
     TransportError,
+    ended_because,
 )
 from flux_trio.transports.inbox import Inbox
 from flux_trio.transports.share import LONG_REST_FACTOR, SLICE_MESSAGES_MAX, Share
@@ -231,8 +232,3 @@ async def opened(connection: Paced) -> AsyncIterator[Paced]:
 async def _write(connection: PacedConnection, writing: trio.CancelScope) -> None:
     with writing:
         await connection.write_all()
-
-
-def ended_because(reason: str) -> str:
-    """Return the text of an EndOfConnection."""
-    return f"the connection was closed: {reason}" if reason else "the connection was closed"

@@ -30,8 +30,9 @@ from flux_trio.transports.base import (
     ConnectionLost,
     EndOfConnection,
     TransportError,
+    ended_because,
 )
-from flux_trio.transports.paced import PacedConnection, ended_because, opened
+from flux_trio.transports.paced import PacedConnection, opened
 from flux_trio.transports.share import Share
 
 HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: honest clients need less

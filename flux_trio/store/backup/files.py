@@ -103,14 +103,6 @@ def check_room(directory: Path, needed: int) -> None:
         raise BackupError(Errno.ENOSPC, text)
 
 
-def size_of(path: Path) -> int:
-    """Return the size of a file in bytes, 0 if it is not there."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def copy_file(source: Path, target: Path) -> None:
     """Copy the file as long as it is now; copy nothing if it has gone meanwhile."""
     try:

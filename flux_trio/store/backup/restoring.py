@@ -44,9 +44,9 @@ from flux_trio.store.backup.files import (
     naming_files,
     new_directory,
     read_mark,
-    size_of,
     sync_directory,
 )
+from flux_trio.store.room import size_of
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import Store, StoreError

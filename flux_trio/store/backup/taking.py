@@ -35,10 +35,10 @@ from flux_trio.store.backup.files import (
     copy_file,
     copy_tree,
     new_directory,
-    size_of,
     sync_directory,
     write_file,
 )
+from flux_trio.store.room import size_of
 from flux_trio.store.state_directory import LOG_FILES, STATE_FILE, TOKENS_FILE
 
 PLAIN_FILES: Final = (TOKENS_FILE, *LOG_FILES)
