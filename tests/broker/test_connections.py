@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import Handle, LogEntry, serve_connection
+from flux_trio.broker import Handle, serve_connection
 from flux_trio.messages import ROLE_USER, Errno, Event, Level, Message, Request, respond
 from flux_trio.transports import (
     Connection,
@@ -38,9 +38,6 @@ class Remotes(ModuleWorld):
 
     async def serve(self, connection: Connection, credentials: Credentials = ANN) -> None:
         await serve_connection(self.router, self.write_log, connection, credentials)
-
-    def write_log(self, level: int, party: str, text: str) -> None:
-        self.log.write(LogEntry(self.now(), level, party, text))
 
     async def connect(self, bound: int = 1000, credentials: Credentials = ANN) -> MemoryConnection:
         """The peer's end of a connection over memory that is being served."""

@@ -6,20 +6,12 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import BrokerServices, LocalHandle, LogEntry, Tokens
-from flux_trio.messages import ROLE_USER, Errno, FluxError, Level, topics
-from tests.support.asking import GUEST_USERID
+from flux_trio.broker import LogEntry
+from flux_trio.messages import Errno, FluxError, Level, topics
 from tests.support.modules import ModuleWorld
 
 
 class LoggingWorld(ModuleWorld):
-    async def start(self) -> None:
-        tokens = Tokens(lambda: "secret", lambda _: None)
-        services = BrokerServices(
-            self.router, self.supervisor, tokens, {}, trio.Event(), lambda *_: None, self.log
-        )
-        await self.load("broker", services.run)
-
     def write(self, text: str) -> None:
         self.log.write(LogEntry(12.5, Level.ERR, "kvs", text))
 
@@ -31,7 +23,7 @@ class LoggingWorld(ModuleWorld):
 @pytest.fixture
 async def world(nursery: trio.Nursery) -> LoggingWorld:
     world = LoggingWorld(nursery)
-    await world.start()
+    await world.serve_broker(log=world.log)
     return world
 
 
@@ -77,9 +69,8 @@ async def test_the_log_can_be_cleared(world: LoggingWorld) -> None:
 
 @pytest.mark.parametrize("topic", [topics.LOG_CLEAR, topics.LOG_DMESG, topics.LOG_DMESG_CANCEL])
 async def test_the_log_is_the_owners(world: LoggingWorld, topic: str) -> None:
-    guest = LocalHandle("guest", world.router, world.now, world.log, GUEST_USERID, ROLE_USER)
     with pytest.raises(FluxError) as refused:
-        await guest.call(topic, {"matchtag": 1})
+        await world.guest().call(topic, {"matchtag": 1})
     assert refused.value.errnum == Errno.EPERM
 
 

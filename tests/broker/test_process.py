@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from flux_trio.broker import (
-    BrokerServices,
-    LogEntry,
-    ModuleNotStarted,
-    ModuleSpec,
-    Processes,
-    Tokens,
-)
+from flux_trio.broker import ModuleNotStarted, ModuleSpec, Processes, Tokens
 from flux_trio.messages import Errno, FluxError, Level, Request
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports import Connection, Credentials, memory_pair, serve_websocket
@@ -84,9 +77,6 @@ class ProcessWorld(ModuleWorld):
     async def _take(self, connection: Connection, credentials: Credentials) -> None:
         assert await self.processes.serve(connection, credentials)
 
-    def write_log(self, level: int, party: str, text: str) -> None:
-        self.log.write(LogEntry(self.now(), level, party, text))
-
 
 @pytest.fixture
 async def world(nursery: trio.Nursery) -> ProcessWorld:
@@ -108,10 +98,7 @@ async def test_module_in_a_process_is_the_same_module(world: ProcessWorld) -> No
     "Its name, its services and its messages are those of a module here."
     with trio.fail_after(TEST_S_MAX):
         # it asks the broker for its name as any peer does
-        services = BrokerServices(
-            world.router, world.supervisor, world.tokens, {}, trio.Event(), world.write_log
-        )
-        await world.load("broker", services.run)
+        await world.serve_broker(world.tokens)
         await world.spawn(ECHO)
         module = world.supervisor.list()[-1]
         assert (module.name, module.services, module.status) == ("echo", ("echo",), "running")

@@ -11,16 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import (
-    BrokerServices,
-    LocalHandle,
-    LogEntry,
-    RemoteHandle,
-    Tokens,
-    open_remote,
-    serve_connection,
-)
-from flux_trio.messages import ROLE_OWNER, ROLE_USER, Errno, Event, Flag, FluxError, Level, Request
+from flux_trio.broker import RemoteHandle, open_remote, serve_connection
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, FluxError, Level, Request
 from flux_trio.trace import Kind
 from flux_trio.transports import (
     Connection,
@@ -30,7 +22,7 @@ from flux_trio.transports import (
     memory_pair,
     serve_websocket,
 )
-from tests.support.asking import GUEST_USERID, OWNER_USERID
+from tests.support.asking import OWNER_USERID
 from tests.support.modules import ModuleWorld, echo, listener
 
 OWNER = Credentials(OWNER_USERID, ROLE_OWNER, "owner")
@@ -44,13 +36,6 @@ class Remotes(ModuleWorld):
         self._nursery = nursery
         self._transport = transport
         self.connections: list[Connection] = []
-
-    async def start(self) -> None:
-        tokens = Tokens(lambda: "secret", lambda _: None)
-        services = BrokerServices(
-            self.router, self.supervisor, tokens, {}, trio.Event(), self.write_log
-        )
-        await self.load("broker", services.run)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Connection]:
@@ -81,13 +66,6 @@ class Remotes(ModuleWorld):
             await nursery.start(main, handle)
             task_status.started(handle)
 
-    def guest(self) -> LocalHandle:
-        """Somebody without the owner's role."""
-        return LocalHandle("guest", self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
-
-    def write_log(self, level: int, party: str, text: str) -> None:
-        self.log.write(LogEntry(self.now(), level, party, text))
-
     async def _serve(self, connection: Connection, credentials: Credentials) -> None:
         self.connections.append(connection)
         await serve_connection(self.router, self.write_log, connection, credentials)
@@ -96,7 +74,7 @@ class Remotes(ModuleWorld):
 @pytest.fixture(params=["memory", "websocket"])
 async def world(nursery: trio.Nursery, request: pytest.FixtureRequest) -> AsyncIterator[Remotes]:
     world = Remotes(nursery, request.param)
-    await world.start()
+    await world.serve_broker()
     with trio.fail_after(300):
         yield world
         nursery.cancel_scope.cancel()

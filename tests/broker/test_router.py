@@ -370,16 +370,6 @@ def test_cost_of_leaving_does_not_grow_with_what_others_wait_for(router: Router)
     assert [len(requests) for requests in server.peer.inflight.values()] == [499] * 4
 
 
-def test_the_trace_has_send_and_receive_apart(router: Router, records: list[Record]) -> None:
-    client, server = Party(router, "client"), Party(router, "server", "kvs")
-    router.route(client.peer, Request("kvs.lookup", None, 1))
-    ((ref, message),) = server.inbox
-    router.trace.received("server", "client", message, ref)
-    sent, received = records
-    assert (sent.kind, received.kind) == (Kind.SEND, Kind.RECV)
-    assert received.ref == sent.n < received.n
-
-
 def test_a_private_event_is_for_its_user_and_the_owner(router: Router) -> None:
     "3 Event Message Type: private restricts delivery to the sender's credentials and the owner."
     guest = Party(router, "guest", role=ROLE_USER)

@@ -9,11 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import BrokerServices, Handle, LocalHandle, LogEntry, TokenEntry, Tokens
+from flux_trio.broker import Handle, TokenEntry, Tokens
 from flux_trio.broker.services import SUBSCRIPTIONS_OF_USER_MAX
 from flux_trio.messages import ROLE_USER, Errno, Event, FluxError, Request
 from tests.support.asking import GUEST_USERID
-from tests.support.modules import ModuleWorld, echo, listener
+from tests.support.modules import ModuleWorld, echo
 
 OWNER_ONLY = {
     "broker.register": {"service": "sched"},
@@ -44,19 +44,8 @@ class BrokerWorld(ModuleWorld):
         self.tokens = Tokens(lambda: f"secret-{next(numbers)}", self._save)
 
     async def start(self) -> None:
-        services = BrokerServices(
-            self.router,
-            self.supervisor,
-            self.tokens,
-            {"version": "1"},
-            self.shutdown,
-            lambda level, party, text: self.log.write(LogEntry(self.now(), level, party, text)),
-            back_up=self._back_up,
-        )
-        await self.load("broker", services.run, essential=True)
-
-    def guest(self, name: str = "guest") -> Handle:
-        return LocalHandle(name, self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
+        more = {"shutdown": self.shutdown, "back_up": self._back_up}
+        await self.serve_broker(self.tokens, info={"version": "1"}, **more)
 
     async def _back_up(self, directory: str) -> None:
         """Make a backup that takes for ever."""
@@ -188,36 +177,18 @@ async def test_what_cannot_be_is_refused(
     assert await refusal(owner.call(topic, {"name": name})) == refused
 
 
-async def fails(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    raise ZeroDivisionError("no disk")
-
-
-async def fails_in_a_nursery(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    async with trio.open_nursery():
-        raise ZeroDivisionError("no disk")
-
-
-@pytest.mark.parametrize("main", [fails, fails_in_a_nursery])
-async def test_module_that_does_not_start_is_an_answer_and_no_harm_to_the_broker(
-    world: BrokerWorld, owner: Handle, main: Any
-) -> None:
-    world.knows("bad", main)
-    refused = await refusal(owner.call("module.load", {"name": "bad"}))
-    assert refused == (Errno.EINVAL, "module bad: ZeroDivisionError: no disk")
-    assert (await owner.call("broker.info"))["version"] == "1"
-
-
 async def fails_at_length(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
     raise ValueError("no " + "x" * 100)
 
 
-async def test_why_a_module_does_not_start_is_answered_in_full(
+async def test_why_a_module_does_not_start_is_answered_in_full_and_no_harm_to_the_broker(
     world: BrokerWorld, owner: Handle
 ) -> None:
     """RFC 6 only recommends less than 80 characters."""
     world.knows("bad", fails_at_length)
-    _, text = await refusal(owner.call("module.load", {"name": "bad"}))
-    assert text == f"module bad: ValueError: no {'x' * 100}"
+    refused = await refusal(owner.call("module.load", {"name": "bad"}))
+    assert refused == (Errno.EINVAL, f"module bad: ValueError: no {'x' * 100}")
+    assert (await owner.call("broker.info"))["version"] == "1"
 
 
 async def test_slow_start_of_a_module_holds_nobody_up(
@@ -308,22 +279,6 @@ async def test_token_that_cannot_be_kept_is_an_error(world: BrokerWorld, owner: 
 async def test_shutdown_is_passed_on(world: BrokerWorld, owner: Handle) -> None:
     await owner.call("broker.shutdown")
     assert world.shutdown.is_set()
-
-
-async def test_services_of_a_peer_that_goes_are_told_and_the_broker_itself_too(
-    world: BrokerWorld,
-) -> None:
-    "6.disconnect.1, for the broker's own services: they have nothing to cancel."
-    heard: list[Any] = []
-    await world.load("used", listener("used", heard))
-    guest = world.guest()
-    await guest.call("broker.info")
-    await guest.call("module.list")
-    guest.send(Request("used.x"))
-    guest.close()
-    await trio.testing.wait_all_tasks_blocked()
-    assert [request.topic for request in heard] == ["used.x", "used.disconnect"]
-    assert list(world.log) == []
 
 
 # --- serving from outside

@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle, ModuleCrashed, ModuleNotStarted
-from flux_trio.messages import Errno, FluxError, Level, Response
+from flux_trio.messages import Errno, FluxError, Level
 from tests.support.modules import ModuleWorld, echo, listener
 
 
@@ -79,44 +79,12 @@ async def test_error_before_the_start_is_raised_to_the_loader_and_nothing_stays(
     assert list(world.log) == []
 
 
-async def test_module_that_did_not_start_can_be_loaded_again(world: ModuleWorld) -> None:
-    with pytest.raises(ModuleNotStarted):
-        await world.load("echo", raises)
-    await world.load("echo", echo)
-    assert [module.name for module in world.supervisor.list()] == ["echo"]
-
-
-async def test_module_whose_service_is_taken_does_not_start(world: ModuleWorld) -> None:
-    await world.load("first", echo)
-    with pytest.raises(ModuleNotStarted, match="service echo is already held by first"):
-        await world.load("second", echo)
-    assert list(world.router.peers) == ["first"]
-
-
 async def test_cancelled_load_leaves_nothing(world: ModuleWorld, autojump_clock: MockClock) -> None:
     with trio.move_on_after(1) as scope:
         await world.load("stuck", stuck)
     assert scope.cancelled_caught
     assert "stuck" not in world.supervisor
     assert (world.router.peers, world.router.services) == ({}, {})
-
-
-async def test_unknown_module_is_refused_with_those_there_are(world: ModuleWorld) -> None:
-    world.knows("sched", echo)
-    world.knows("kvs", echo)
-    with pytest.raises(FluxError) as error:
-        await world.supervisor.load("shed")
-    assert (error.value.errnum, error.value.text) == (
-        Errno.ENOENT,
-        "no module shed; there are kvs, sched",
-    )
-
-
-async def test_module_is_loaded_once(world: ModuleWorld) -> None:
-    await world.load("echo", echo)
-    with pytest.raises(FluxError) as error:
-        await world.supervisor.load("echo")
-    assert (error.value.errnum, error.value.text) == (Errno.EEXIST, "module echo is already loaded")
 
 
 async def test_list_is_in_the_order_loaded(world: ModuleWorld, autojump_clock: MockClock) -> None:
@@ -172,28 +140,6 @@ async def test_crash_or_early_return_is_recorded_and_the_broker_lives(
     await world.supervisor.remove("echo")  # as asked: nothing is to be said of the one before
     with pytest.raises(FluxError, match="No service matching"):
         await client.ask("echo.back")
-
-
-async def test_services_that_a_crashed_module_talked_to_are_told(world: ModuleWorld) -> None:
-    "6.disconnect.1"
-    heard: list[Any] = []
-
-    async def talker(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-        handle.register("talker")
-        task_status.started()
-        async with handle.stream("used.watch"):
-            await handle.receive()
-        raise ZeroDivisionError
-
-    await world.load("used", listener("used", heard))
-    await world.load("unused", listener("unused", heard))
-    await world.load("talker", talker)
-    world.client().send("talker.go")
-    await trio.testing.wait_all_tasks_blocked()
-    watch, farewell = heard
-    assert (watch.topic, watch.sender) == ("used.watch", "talker")
-    assert (farewell.topic, farewell.sender) == ("used.disconnect", "talker")
-    assert not farewell.wants_response
 
 
 async def test_crash_of_an_essential_module_ends_the_instance() -> None:
@@ -255,13 +201,6 @@ async def test_remove_cancels_the_module_and_waits_until_nothing_is_left(
     assert list(world.log) == []
 
 
-async def test_remove_of_what_is_not_loaded_is_refused(world: ModuleWorld) -> None:
-    world.knows("echo", echo)
-    with pytest.raises(FluxError) as error:
-        await world.supervisor.remove("echo")
-    assert (error.value.errnum, error.value.text) == (Errno.ENOENT, "module echo is not loaded")
-
-
 async def test_two_may_wait_for_the_same_module_to_go(world: ModuleWorld) -> None:
     await world.load("echo", echo)
     async with trio.open_nursery() as nursery:
@@ -317,26 +256,6 @@ async def test_reload_is_remove_then_load(world: ModuleWorld) -> None:
     assert (await client.answer(tag)).errnum == Errno.ENOSYS
     assert await client.ask("echo.back", {"n": 2}) == {"n": 2}
     assert [told and told["what"] for told in world.told()] == ["started", "removed", "started"]
-
-
-async def test_names_of_what_was_removed_are_free_and_its_late_words_are_dropped(
-    world: ModuleWorld,
-) -> None:
-    old: list[Handle] = []
-
-    async def keeps(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-        old.append(handle)
-        await echo(handle, task_status=task_status)
-
-    await world.load("old", keeps)
-    client = world.client()
-    client.send("echo.wait")
-    await world.supervisor.remove("old")
-    await world.load("new", echo)
-    await client.handle.receive()
-    old[0].send(Response("echo.wait", {"stale": True}, matchtag=1, routes=("client",)))
-    assert client.handle.waiting() == 0
-    assert [drop.data for drop in world.drops()] == [{"reason": "old does not hold that service"}]
 
 
 # --- cancellation is never swallowed

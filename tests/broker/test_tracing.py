@@ -10,25 +10,16 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import BrokerServices, Handle, LocalHandle, Tokens
+from flux_trio.broker import Handle
 from flux_trio.broker.tracing import QUEUE_BYTES_MAX, QUEUE_MAX
-from flux_trio.messages import ROLE_USER, Errno, FluxError, Request
+from flux_trio.messages import Errno, FluxError, Request
 from flux_trio.trace import Kind, Record, record_from_json, record_to_json
-from tests.support.asking import GUEST_USERID
 from tests.support.modules import ModuleWorld, echo, listener
 
 Stream = AsyncIterator[dict[str, Any]]
 
 
 class TracedWorld(ModuleWorld):
-    async def start(self) -> None:
-        tokens = Tokens(lambda: "secret", lambda _: None)
-        services = BrokerServices(
-            self.router, self.supervisor, tokens, {}, trio.Event(), lambda *_: None
-        )
-        await self.load("broker", services.run)
-        await self.load("echo", echo)
-
     @asynccontextmanager
     async def traced(self, **wanted: Any) -> AsyncIterator[Stream]:
         """A stream that sees what comes from here on."""
@@ -40,7 +31,8 @@ class TracedWorld(ModuleWorld):
 @pytest.fixture
 async def world(nursery: trio.Nursery) -> TracedWorld:
     world = TracedWorld(nursery)
-    await world.start()
+    await world.serve_broker()
+    await world.load("echo", echo)
     return world
 
 
@@ -76,17 +68,13 @@ async def test_payloads_come_when_asked_for_and_errors_have_their_text(world: Tr
 
 
 async def test_names_and_topics_choose(world: TracedWorld) -> None:
-    await world.load("other", echo_as("other"))
+    await world.load("other", listener("other", []))
     async with world.traced(names=["other"], topic_glob="*.ba*") as stream:
         client = world.client()
         for topic in ("echo.back", "other.count", "other.back"):
             client.send(topic)
         (told,) = await take(stream, 1)
     assert (told["name"], told["topic"]) == ("other", "other.back")
-
-
-def echo_as(service: str) -> Any:
-    return listener(service, [])
 
 
 async def test_trace_does_not_tell_of_itself(world: TracedWorld) -> None:
@@ -143,9 +131,8 @@ async def test_stream_ends_when_canceled_or_when_its_reader_is_gone(world: Trace
 
 
 async def test_guests_see_nothing(world: TracedWorld) -> None:
-    guest = LocalHandle("guest", world.router, world.now, world.log, GUEST_USERID, ROLE_USER)
     with pytest.raises(FluxError) as refused:
-        await guest.call("module.trace", {})
+        await world.guest().call("module.trace", {})
     assert refused.value.errnum == Errno.EPERM
 
 

@@ -7,10 +7,25 @@ from typing import Any
 
 import trio
 
-from flux_trio.broker import Handle, ModuleSpec, Supervisor
-from flux_trio.messages import Request, end_of_stream, respond, respond_error, respond_stream
+from flux_trio.broker import (
+    BrokerServices,
+    Handle,
+    LocalHandle,
+    LogEntry,
+    ModuleSpec,
+    Supervisor,
+    Tokens,
+)
+from flux_trio.messages import (
+    ROLE_USER,
+    Request,
+    end_of_stream,
+    respond,
+    respond_error,
+    respond_stream,
+)
 from flux_trio.trace import Kind, Record
-from tests.support.asking import OWNER_USERID
+from tests.support.asking import GUEST_USERID, OWNER_USERID
 from tests.support.serving import World
 
 Main = Callable[..., Awaitable[None]]
@@ -33,6 +48,20 @@ class ModuleWorld(World):
         """`main` runs as the module `name`."""
         self.knows(name, main, essential=essential)
         await self.supervisor.load(name)
+
+    async def serve_broker(self, tokens: Tokens | None = None, **more: Any) -> None:
+        """The broker's own services run; `more` are further arguments of `BrokerServices`."""
+        tokens = tokens or Tokens(lambda: "secret", lambda _: None)
+        given = {"info": {}, "shutdown": trio.Event(), "write_log": self.write_log, **more}
+        services = BrokerServices(self.router, self.supervisor, tokens, **given)
+        await self.load("broker", services.run, essential=True)
+
+    def guest(self, name: str = "guest") -> LocalHandle:
+        """A new peer without the owner's role."""
+        return LocalHandle(name, self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
+
+    def write_log(self, level: int, party: str, text: str) -> None:
+        self.log.write(LogEntry(self.now(), level, party, text))
 
     def told(self) -> list[dict[str, Any] | None]:
         """What the trace has about modules."""
