@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,23 +14,14 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
-from flux_trio.formats import format_eventlog, parse_eventlog
+from flux_trio.formats import parse_eventlog
 from flux_trio.messages import Errno, Event, Request, Response, respond, respond_stream, topics
 from flux_trio.services import exec as exec_service
 from flux_trio.services import kvs
 from flux_trio.store.stores import MemoryStore
-from tests.support.eventlogs import inactive
 from tests.support.exec_script import job_key, jobspec, r_text, resources
 from tests.support.serving import Client, World
-from tests.support.shell import (
-    MARK,
-    TEST_S_MAX,
-    hosts,
-    no_process_left,
-    tasks,
-    tasks_in_number,
-    until,
-)
+from tests.support.shell import MARK, TEST_S_MAX, hosts, no_process_left, tasks, until
 
 pytestmark = pytest.mark.real
 
@@ -125,16 +115,6 @@ class Manager:
         payload = {"id": jobid, "type": "cancel", "severity": 0}
         self.handle.send(Event("job-exception", payload))
 
-    async def output(self, jobid: int) -> list[str]:
-        """All that attach streams."""
-        tag = self.client.send("job-exec.attach", {"id": jobid}, streaming=True)
-        found = []
-        while not (response := await self.client.answer(tag)).errnum:
-            assert isinstance(response.payload, dict)
-            found.append(response.payload["data"])
-        assert response.errnum == Errno.ENODATA
-        return found
-
 
 class Instance:
     """A broker and its kvs; exec services come and go."""
@@ -208,18 +188,6 @@ async def test_output_is_followed_while_it_is_written(directory: Path) -> None:
         assert (await manager.client.answer(tag)).errnum == Errno.ENODATA
 
 
-async def test_output_of_a_job_that_is_over_is_still_there(directory: Path) -> None:
-    async with instance(directory) as world, world.exec():
-        manager = world.manager
-        log = format_eventlog(inactive(userid=1000))
-        put = {"ops": [["put", job_key(7, "eventlog"), log]]}
-        await manager.client.ask("kvs.commit", put)
-        await manager.start(7, "seq", "20000")
-        while await manager.told() != RELEASE:
-            pass
-        assert "".join(await manager.output(7)).split() == [str(n) for n in range(1, 20001)]
-
-
 async def test_canceled_job_that_ignores_sigterm_is_killed_after_the_grace(directory: Path) -> None:
     async with instance(directory) as world, world.exec():
         manager = world.manager
@@ -231,65 +199,6 @@ async def test_canceled_job_that_ignores_sigterm_is_killed_after_the_grace(direc
         assert await manager.told() == ("finish", {"status": status})
         assert await manager.told() == RELEASE
         await until(lambda: not tasks(directory))
-
-
-async def test_job_outlives_the_exec_service_and_is_found_again(directory: Path) -> None:
-    """32.criteria.6, 32.start.10: reload of the execution service."""
-    async with instance(directory) as world:
-        manager = world.manager
-        go = directory.with_name("go")
-        os.mkfifo(go)
-        async with world.exec():
-            await manager.start(7, "sh", "-c", "read line <$0", str(go))
-            assert await manager.told() == ("start", {})
-        (task,) = await tasks_in_number(directory, 1)
-        async with world.exec():
-            await manager.start(7, "false", reattach=True)
-            assert await manager.told() == ("start", {})
-            assert tasks(directory) == [task]
-            go.write_text("\n")
-            assert await manager.told() == ("finish", {"status": 0})
-            assert await manager.told() == RELEASE
-
-
-async def test_job_that_ends_while_there_is_no_exec_service_is_told_to_the_next(
-    directory: Path,
-) -> None:
-    async with instance(directory) as world:
-        manager = world.manager
-        async with world.exec():
-            await manager.start(
-                7, "sh", "-c", "until [ -e $0 ]; do sleep 0.01; done; exit 5", f"{directory}/go"
-            )
-            assert await manager.told() == ("start", {})
-        (directory / "go").touch()
-        await until(lambda: not tasks(directory))
-        async with world.exec():
-            await manager.start(7, "false", reattach=True)
-            assert [await manager.told() for _ in range(3)] == [
-                ("start", {}),
-                ("finish", {"status": 1280}),
-                RELEASE,
-            ]
-    await until(lambda: not hosts(directory))
-
-
-async def test_shell_host_that_is_killed_is_replaced_and_the_job_is_not_run_again(
-    directory: Path,
-) -> None:
-    """32.start.10: never twice."""
-    async with instance(directory) as world, world.exec():
-        manager = world.manager
-        await manager.start(7, "sh", "-c", "echo run; sleep 100")
-        assert await manager.told() == ("start", {})
-        (host,) = hosts(directory)
-        await trio.run_process(["kill", "-KILL", str(host)])
-        await until(lambda: hosts(directory) not in ([], [host]))
-        manager.cancel(7)
-        kind, exception = await manager.told()
-        assert (kind, exception["severity"]) == ("exception", 0)
-        assert "end not seen" in exception["note"]
-        assert await manager.told() == ("finish", {"status": 256})
 
 
 async def test_job_waits_while_the_shell_host_can_start_none_and_goes_on_by_itself(

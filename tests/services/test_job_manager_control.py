@@ -1,26 +1,16 @@
-"""What users ask of the job manager, and its refusals; the journal; how it runs under Trio."""
+"""What users ask of the job manager, and its refusals; the journal."""
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
-import trio
 
-from flux_trio.broker import Handle
-from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import topics
 from flux_trio.protocols import ACTIVE, JobState, PluginInterests
-from flux_trio.services import job_manager as service
-from flux_trio.services import kvs
-from flux_trio.store.stores import MemoryStore
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest
-from tests.support.manager_script import ANNOTATE, JOBSPEC, ManagerScript
-from tests.support.scheduling import machine
-from tests.support.serving import World
+from tests.support.manager_script import ANNOTATE, ManagerScript
 
 RAISE = "job-manager.raise"
 URGENCY = "job-manager.urgency"
@@ -217,16 +207,6 @@ def test_follower_that_allows_some_events_is_told_those() -> None:
     assert told(m) == [[], [(1, 4, "alloc")]]
 
 
-def test_follower_that_is_gone_is_told_nothing() -> None:
-    m = ManagerScript(peers=True)
-    m.ask(topics.JOB_JOURNAL, {}, streaming=True)
-    m.ask(topics.JOB_JOURNAL, {}, streaming=True, by="bob")
-    m.gone("alice")
-    told(m)
-    m.submit(1)
-    assert len(told(m)) == 1  # bob's: one a turn
-
-
 def test_journal_of_a_follower_that_left_goes_to_nobody() -> None:
     """6.disconnect.2: not even what waits for a commit."""
     m = ManagerScript(commits_wait=True)
@@ -261,42 +241,3 @@ def test_events_are_not_noted_while_the_trace_has_no_reader() -> None:
     m.put(PluginInterests(notes=True))
     m.submit(3)
     assert {note.data["id"] for note in m.notes if "id" in note.data} == {1, 3}
-
-
-# --- under Trio
-
-
-async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    await kvs.run(handle, MemoryStore, task_status=task_status)
-
-
-async def serve_manager(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    make_plugins = partial(builtin_plugins, Lifetime(1500.0), machine(1, 1))
-    await service.run(handle, make_plugins, task_status=task_status)
-
-
-def new_job(jobid: int, duration: float = 0.0) -> dict[str, Any]:
-    jobspec = msgspec.json.decode(msgspec.json.encode(JOBSPEC))
-    jobspec["attributes"]["system"]["duration"] = duration
-    return {
-        "id": jobid,
-        "userid": 1,
-        "urgency": 7,
-        "t_submit": 1000.0,
-        "flags": 0,
-        "jobspec": jobspec,
-    }
-
-
-async def test_service_asks_its_plugins() -> None:
-    world = World()
-    client = world.client()
-    async with world.serving("kvs", serve_kvs), world.serving("job-manager", serve_manager):
-        jobs = [new_job(1), new_job(2, duration=501.0)]
-        ((jobid, why),) = (await client.ask("job-manager.submit", {"jobs": jobs}))["errors"]
-        assert jobid == 2
-        assert "exceeds remaining instance lifetime" in why
-        await client.ask("job-manager.raise", {"id": 1, "severity": 7, "type": "x"})
-        eventlog = "job.0000.0000.0000.0001.eventlog"
-        log = (await client.ask("kvs.lookup", {"key": eventlog}))["value"]
-        assert '"name":"priority","context":{"priority":7}' in log

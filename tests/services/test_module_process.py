@@ -1,6 +1,6 @@
 """The scheduler and the execution service elsewhere: jobs run as if they were here.
 
-Elsewhere is the other end of a connection in memory or of a WebSocket, or a process of its own.
+Elsewhere is the other end of a connection in memory, or a process of its own.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from flux_trio.instance import MODULES, Instance, Surroundings, durable_store, o
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Errno, FluxError, topics
 from flux_trio.services.module_process import CONFIG_VARIABLE, main_of, module_environment
 from flux_trio.sim import make_machine
-from flux_trio.transports import Connection, Credentials, connect_websocket, memory_pair
+from flux_trio.transports import Connection, Credentials, memory_pair
 from tests.support.instance import RunningInstance, running_instance
 from tests.support.shell import no_process_left, processes_about, processes_with, until
 
@@ -88,25 +88,16 @@ async def in_memory(instance: Instance) -> AsyncIterator[Connection]:
         await theirs.aclose()
 
 
-@asynccontextmanager
-async def by_websocket(instance: Instance) -> AsyncIterator[Connection]:
-    async with connect_websocket(instance.uri, instance.owner_token) as connection:
-        yield connection
-
-
 # --- at the other end of a connection
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("connect", [in_memory, by_websocket])
 @pytest.mark.parametrize("name", ELSEWHERE)
-async def test_jobs_run_with_a_service_behind_a_connection(
-    tmp_path: Path, name: str, connect: Callable[[Instance], Any]
-) -> None:
+async def test_jobs_run_with_a_service_behind_a_connection(tmp_path: Path, name: str) -> None:
     async with opened(tmp_path, name) as user:
         jobid = await user.submit("true")
         async with (
-            connect(user.instance) as connection,
+            in_memory(user.instance) as connection,
             open_remote(name, os.getuid(), connection, time.time) as handle,
             trio.open_nursery() as nursery,
         ):
@@ -120,13 +111,12 @@ async def test_jobs_run_with_a_service_behind_a_connection(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ELSEWHERE)
-async def test_jobs_run_with_a_service_in_a_process(tmp_path: Path, name: str) -> None:
-    async with opened(tmp_path, name) as user:
-        await user.call(topics.MODULE_LOAD, {"name": name, "exec": True})
+async def test_jobs_run_with_a_service_in_a_process(tmp_path: Path) -> None:
+    async with opened(tmp_path, "sched") as user:
+        await user.call(topics.MODULE_LOAD, {"name": "sched", "exec": True})
         await user.wait(await user.submit("true"), "clean")
-        pid = user.pid(name)
-        await user.call(topics.MODULE_RELOAD, {"name": name})
+        pid = user.pid("sched")
+        await user.call(topics.MODULE_RELOAD, {"name": "sched"})
         assert not is_running(pid)
         await user.wait(await user.submit("true"), "clean")
 
@@ -173,17 +163,6 @@ async def test_jobs_outlive_the_process_of_the_execution_service(tmp_path: Path)
         events = await user.wait(jobid, "clean")
         assert (events.count("start"), events.count("finish")) == (1, 1)
         assert runs.read_text() == "run\n"
-
-
-@pytest.mark.real
-async def test_second_scheduler_does_not_start_and_says_why(tmp_path: Path) -> None:
-    async with opened(tmp_path) as user:
-        with pytest.raises(FluxError) as refused:
-            await user.call(topics.MODULE_LOAD, {"name": "sched-fifo", "exec": True})
-        assert refused.value.text == (
-            "module sched-fifo: ProcessEnded: service sched is already held by sched"
-        )
-        await user.wait(await user.submit("true"), "clean")
 
 
 @pytest.mark.real

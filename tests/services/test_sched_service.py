@@ -6,9 +6,8 @@ import functools
 
 import pytest
 
-from flux_trio.broker import ServiceExit
 from flux_trio.config import Config, parse_config
-from flux_trio.messages import Errno, FluxError, respond_error
+from flux_trio.messages import Errno, FluxError
 from flux_trio.services.sched import run
 from tests.support.serving import World
 
@@ -34,19 +33,3 @@ async def test_does_not_come_up_with_a_policy_that_there_is_not() -> None:
     config = parse_config("[queues.a]\npolicy.scheduler.policy = 'best'")
     with pytest.raises(FluxError, match=r"queues\.a\.policy\.scheduler\.policy"):
         await run(world.handle("sched"), config)
-
-
-async def test_leaves_with_the_reason() -> None:
-    """28.error.2."""
-    world = World()
-    resource = world.handle("resource")
-    resource.register("resource")
-    with pytest.RaisesGroup(ServiceExit):
-        async with world.serving("sched", MAIN):
-            (acquire,) = await resource.receive()
-            response = respond_error(acquire, Errno.EBUSY, "already acquired")
-            assert response is not None
-            resource.send(response)
-            await world.client().handle.receive()
-    (entry,) = world.log
-    assert entry.text == "resource.acquire: already acquired"
