@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.support.cgroups import limited_to, why_none
-from tests.support.shell import no_process_left
+from tests.support.shell import Shell, no_process_left, open_shell
 
 
 @pytest.fixture
@@ -16,6 +16,13 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "shell"
     with no_process_left(path):
         yield path
+
+
+@pytest.fixture
+async def shell(directory: Path) -> AsyncIterator[Shell]:
+    """A client of a shell host of its own."""
+    async with open_shell(directory) as shell:
+        yield shell
 
 
 @pytest.fixture

@@ -82,103 +82,99 @@ def cgroups_of(directory: Path, jobid: int) -> list[str]:
 
 
 async def test_what_bears_no_sign_ends_with_its_job_beside_an_older_one(
-    directory: Path, orphan: int
+    directory: Path, shell: Shell, orphan: int
 ) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, "sleep", "1000")
-        await shell.hear(Started, 1)
-        go_on = directory / "go"
-        script = f"{SCRUBBED.format(orphan)} until [ -e $0 ]; do sleep 0.01; done"
-        shell.start(2, "sh", "-c", script, str(go_on))
-        await until(lambda: bool(sleepers(orphan)))
-        go_on.touch()
-        await shell.hear(Done, 2)
-        assert sleepers(orphan) == []
-        await end(shell, 1)
-        shell.forget(2)
+    shell.start(1, "sleep", "1000")
+    await shell.hear(Started, 1)
+    go_on = directory / "go"
+    script = f"{SCRUBBED.format(orphan)} until [ -e $0 ]; do sleep 0.01; done"
+    shell.start(2, "sh", "-c", script, str(go_on))
+    await until(lambda: bool(sleepers(orphan)))
+    go_on.touch()
+    await shell.hear(Done, 2)
+    assert sleepers(orphan) == []
+    await end(shell, 1)
+    shell.forget(2)
 
 
 async def test_what_multiplies_faster_than_it_is_looked_for_ends_with_its_job(
-    directory: Path,
+    directory: Path, shell: Shell
 ) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, "sleep", "1000")
-        shell.start(2, "sh", "-c", '(sh -c "$0" "$0" &); sleep 0.1', COMET)
-        await shell.hear(Done, 2)
-        (older,) = await tasks_in_number(directory, 1)
-        assert older in processes_of(b"sleep\x001000\0")  # other tests run such ones, too
-        await end(shell, 1)
-        shell.forget(2)
+    shell.start(1, "sleep", "1000")
+    shell.start(2, "sh", "-c", '(sh -c "$0" "$0" &); sleep 0.1', COMET)
+    await shell.hear(Done, 2)
+    (older,) = await tasks_in_number(directory, 1)
+    assert older in processes_of(b"sleep\x001000\0")  # other tests run such ones, too
+    await end(shell, 1)
+    shell.forget(2)
 
 
 async def test_tasks_of_a_job_begin_in_its_cgroup_and_the_host_is_in_that_of_no_job(
-    directory: Path,
+    directory: Path, shell: Shell
 ) -> None:
-    async with open_shell(directory) as shell:
-        for jobid in (1, 2):
-            shell.start(jobid, "sh", "-c", "grep ^0:: /proc/self/cgroup; sleep 1000", ntasks=2)
-            await shell.hear(Started, jobid)  # then its record is written
-            for taskid in (0, 1):
-                await shell.output_holds(jobid, "\n", taskid)
-        said = [[shell.output(jobid, taskid) for taskid in (0, 1)] for jobid in (1, 2)]
-        recorded = [cgroups_of(directory, jobid) for jobid in (1, 2)]
-        for outputs, names in zip(said, recorded, strict=True):
-            assert len(set(outputs)) == len(set(names)) == 1
-            assert outputs[0].strip().endswith(Path(names[0]).name)
-        assert recorded[0] != recorded[1]
-        (host,) = hosts(directory)
-        await until(lambda: f"{cgroup_of(host)}\n" not in said[0] + said[1])
-        for jobid in (1, 2):
-            await end(shell, jobid)
+    for jobid in (1, 2):
+        shell.start(jobid, "sh", "-c", "grep ^0:: /proc/self/cgroup; sleep 1000", ntasks=2)
+        await shell.hear(Started, jobid)  # then its record is written
+        for taskid in (0, 1):
+            await shell.output_holds(jobid, "\n", taskid)
+    said = [[shell.output(jobid, taskid) for taskid in (0, 1)] for jobid in (1, 2)]
+    recorded = [cgroups_of(directory, jobid) for jobid in (1, 2)]
+    for outputs, names in zip(said, recorded, strict=True):
+        assert len(set(outputs)) == len(set(names)) == 1
+        assert outputs[0].strip().endswith(Path(names[0]).name)
+    assert recorded[0] != recorded[1]
+    (host,) = hosts(directory)
+    await until(lambda: f"{cgroup_of(host)}\n" not in said[0] + said[1])
+    for jobid in (1, 2):
+        await end(shell, jobid)
 
 
-async def test_next_host_ends_what_bears_no_sign(directory: Path, orphan: int) -> None:
+async def test_next_host_ends_what_bears_no_sign(
+    directory: Path, shell: Shell, orphan: int
+) -> None:
     """Without cgroups that would be found by its environment alone."""
-    async with open_shell(directory) as shell:
-        shell.start(1, "sleep", "1000")
-        shell.start(2, "sh", "-c", f"{SCRUBBED.format(orphan)} echo $$; sleep 1000")
-        await shell.hear(Started, 2)
-        await shell.output_holds(2, "\n")
-        await until(lambda: bool(sleepers(orphan)))
-        (host,) = hosts(directory)
-        os.kill(host, signal.SIGSTOP)
-        os.kill(int(shell.output(2)), signal.SIGKILL)
-        await shell.kill_host()
-        shell.send(Attach(2))
-        assert (await shell.hear(Done, 2)).lost == [0]
-        assert sleepers(orphan) == []
-        await end(shell, 1)
-        shell.forget(2)
+    shell.start(1, "sleep", "1000")
+    shell.start(2, "sh", "-c", f"{SCRUBBED.format(orphan)} echo $$; sleep 1000")
+    await shell.hear(Started, 2)
+    await shell.output_holds(2, "\n")
+    await until(lambda: bool(sleepers(orphan)))
+    (host,) = hosts(directory)
+    os.kill(host, signal.SIGSTOP)
+    os.kill(int(shell.output(2)), signal.SIGKILL)
+    await shell.kill_host()
+    shell.send(Attach(2))
+    assert (await shell.hear(Done, 2)).lost == [0]
+    assert sleepers(orphan) == []
+    await end(shell, 1)
+    shell.forget(2)
 
 
 async def test_next_host_ends_what_a_host_had_launched_and_not_recorded(
-    directory: Path, orphan: int
+    directory: Path, shell: Shell, orphan: int
 ) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, "sleep", "1000")
-        await shell.hear(Started, 1)
-        unrecorded = Path(cgroups_of(directory, 1)[0]).with_name("unrecorded")
-        unrecorded.mkdir()
-        with started_in(unrecorded, "sleep", str(orphan)) as lost:
-            await shell.kill_host()
-            assert lost.wait() == -signal.SIGKILL
-        shell.send(Attach(1))
-        await shell.hear(Started, 1)
-        await end(shell, 1)
+    shell.start(1, "sleep", "1000")
+    await shell.hear(Started, 1)
+    unrecorded = Path(cgroups_of(directory, 1)[0]).with_name("unrecorded")
+    unrecorded.mkdir()
+    with started_in(unrecorded, "sleep", str(orphan)) as lost:
+        await shell.kill_host()
+        assert lost.wait() == -signal.SIGKILL
+    shell.send(Attach(1))
+    await shell.hear(Started, 1)
+    await end(shell, 1)
 
 
 async def test_cgroup_of_a_job_is_removed_at_its_end_with_what_it_made_beneath(
-    directory: Path,
+    directory: Path, shell: Shell
 ) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, "sleep", "1000")
-        await shell.hear(Started, 1)
-        (name,) = cgroups_of(directory, 1)
-        (Path(name) / "inner" / "inmost").mkdir(parents=True)
-        (host,) = hosts(directory)
-        await until(lambda: Path(name).name not in cgroup_of(host))
-        await end(shell, 1)
-        await until(lambda: not Path(name).exists())
+    shell.start(1, "sleep", "1000")
+    await shell.hear(Started, 1)
+    (name,) = cgroups_of(directory, 1)
+    (Path(name) / "inner" / "inmost").mkdir(parents=True)
+    (host,) = hosts(directory)
+    await until(lambda: Path(name).name not in cgroup_of(host))
+    await end(shell, 1)
+    await until(lambda: not Path(name).exists())
 
 
 async def test_cgroup_that_the_kernel_still_holds_is_removed_later(

@@ -20,7 +20,7 @@ from flux_trio.shell.records import (
     encode_record,
     parse_record,
 )
-from tests.support.shell import no_process_left, open_shell
+from tests.support.shell import Shell, no_process_left, open_shell
 
 STATUS_LOST = 256
 
@@ -136,15 +136,16 @@ async def test_output_that_is_shorter_than_it_was_is_noticed(directory: Path) ->
 
 
 @pytest.mark.real
-async def test_file_that_was_changed_beside_a_host_that_runs_is_noticed(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        assert (await shell.run(1, "echo", "hi")).damage == []
-        shell.send(Attach(1))
-        assert (await shell.hear(Done, 1)).damage == []
-        (directory / "jobs" / "1.0.out").write_text("ho\n")
-        shell.send(Attach(1))
-        assert len((await shell.hear(Done, 1)).damage) == 1
-        shell.forget(1)
+async def test_file_that_was_changed_beside_a_host_that_runs_is_noticed(
+    directory: Path, shell: Shell
+) -> None:
+    assert (await shell.run(1, "echo", "hi")).damage == []
+    shell.send(Attach(1))
+    assert (await shell.hear(Done, 1)).damage == []
+    (directory / "jobs" / "1.0.out").write_text("ho\n")
+    shell.send(Attach(1))
+    assert len((await shell.hear(Done, 1)).damage) == 1
+    shell.forget(1)
 
 
 @pytest.mark.real

@@ -28,6 +28,7 @@ from flux_trio.shell.protocol import (
 )
 from tests.support.instance import environment
 from tests.support.shell import (
+    Shell,
     hosts,
     open_shell,
     processes_about,
@@ -40,103 +41,78 @@ from tests.support.shell import (
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.parametrize(
-    ("script", "status"),
-    [("exit 0", 0), ("exit 3", 3 << 8), ("kill -TERM $$", 143 << 8), ("kill -KILL $$", 137 << 8)],
-)
-async def test_status_is_that_of_a_shell(directory: Path, script: str, status: int) -> None:
-    """32.start.32, readings: finish status."""
+async def test_status_is_that_of_a_shell(directory: Path) -> None:
+    """32.start.32, readings: finish status. A signal for an unknown job changes nothing."""
+    scripts = {"exit 0": 0, "exit 3": 3 << 8, "kill -TERM $$": 143 << 8, "kill -KILL $$": 137 << 8}
     async with open_shell(directory) as shell:
-        done = await shell.run(1, "sh", "-c", script)
-        assert (done.status, done.lost, done.sizes) == (status, [], [])
+        shell.send(Signal(99, signal.SIGKILL))
+        for jobid, (script, status) in enumerate(scripts.items(), start=1):
+            done = await shell.run(jobid, "sh", "-c", script)
+            assert (done.status, done.lost, done.sizes) == (status, [], [])
 
 
-async def test_greatest_status_of_all_tasks_counts(directory: Path) -> None:
-    """32.start.32: the numerically greatest."""
-    async with open_shell(directory) as shell:
-        done = await shell.run(1, "sh", "-c", "exit $((3 - FLUX_TASK_RANK))", ntasks=3)
-        assert (done.status, done.ntasks) == (3 << 8, 3)
+ENDS = [("exit 3", 3 << 8, "Exit 3"), ("exit 0", 0, "Exit 0"), ("kill -9 $$", 137 << 8, "Killed")]
 
 
-@pytest.mark.parametrize(
-    ("script", "status", "how"),
-    [("exit 3", 3 << 8, "Exit 3"), ("exit 0", 0, "Exit 0"), ("kill -9 $$", 137 << 8, "Killed")],
-)
-async def test_first_task_that_ends_is_told_while_others_run(
-    directory: Path, script: str, status: int, how: str
-) -> None:
-    async with open_shell(directory) as shell:
+async def test_first_task_that_ends_is_told_while_others_run(shell: Shell) -> None:
+    for jobid, (script, status, how) in enumerate(ENDS, start=1):
         one = f"if [ $FLUX_TASK_RANK = 1 ]; then {script}; else read x; fi"
-        shell.start(1, "sh", "-c", one, ntasks=2, input=True)
-        first = FirstExit(1, 1, status, how)
+        shell.start(jobid, "sh", "-c", one, ntasks=2, input=True)
+        first = FirstExit(jobid, 1, status, how)
         assert await shell.hear(FirstExit) == first
-        shell.send(Attach(1))
+        shell.send(Attach(jobid))
         assert await shell.hear(FirstExit) == first
-        shell.send(Signal(1, 9))
-        assert (await shell.hear(Done)).status == 137 << 8
+        shell.send(Signal(jobid, 9))
+        assert (await shell.hear(Done, jobid)).status == 137 << 8
 
 
-async def test_task_that_is_killed_is_not_hidden_by_an_exit_code(directory: Path) -> None:
-    """readings: finish status. As a wait status, 9 is less than exit code 1."""
-    async with open_shell(directory) as shell:
-        one = "if [ $FLUX_TASK_RANK = 1 ]; then kill -KILL $$; else exit 1; fi"
-        assert (await shell.run(1, "sh", "-c", one, ntasks=3)).status == 137 << 8
+async def test_limits_are_those_of_the_tasks(shell: Shell) -> None:
+    limits = {"nofile": 64, "core": -1, "cpu": 7, "stack": 1 << 62}
+    await shell.run(1, "sh", "-c", "ulimit -n; ulimit -t", limits=limits)
+    assert shell.output(1) == "64\n7\n"
+    await shell.run(2, "sh", "-c", "ulimit -n")
+    assert shell.output(2) != "64\n"
 
 
-async def test_limits_are_those_of_the_tasks(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        limits = {"nofile": 64, "core": -1, "cpu": 7, "stack": 1 << 62}
-        await shell.run(1, "sh", "-c", "ulimit -n; ulimit -t", limits=limits)
-        assert shell.output(1) == "64\n7\n"
-        await shell.run(2, "sh", "-c", "ulimit -n")
-        assert shell.output(2) != "64\n"
+async def test_output_of_each_task_is_in_files_of_its_own(shell: Shell) -> None:
+    script = "echo out $FLUX_TASK_RANK $A; echo err >&2"
+    done = await shell.run(1, "sh", "-c", script, ntasks=2, env={"A": "é"})
+    assert done.sizes == [TaskSize(0, 9, 4), TaskSize(1, 9, 4)]
+    assert shell.output(1, 1) == "out 1 é\n"
+    assert shell.output(1, 0, "stderr") == "err\n"
 
 
-async def test_output_of_each_task_is_in_files_of_its_own(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        script = "echo out $FLUX_TASK_RANK $A; echo err >&2"
-        done = await shell.run(1, "sh", "-c", script, ntasks=2, env={"A": "é"})
-        assert done.sizes == [TaskSize(0, 9, 4), TaskSize(1, 9, 4)]
-        assert shell.output(1, 1) == "out 1 é\n"
-        assert shell.output(1, 0, "stderr") == "err\n"
+COMMANDS = {
+    "/no/such/command": (32512, "No such file or directory"),
+    "no-such-command": (32512, "No such file or directory"),
+    "/etc/passwd": (32256, "Permission denied"),
+    "nul\0": (32256, "embedded null byte"),
+}
 
 
-@pytest.mark.parametrize(
-    ("command", "status", "text"),
-    [
-        ("/no/such/command", 32512, "/no/such/command: No such file or directory"),
-        ("no-such-command", 32512, "no-such-command: No such file or directory"),
-        ("/etc/passwd", 32256, "/etc/passwd: Permission denied"),
-        ("nul\0", 32256, "nul\0: embedded null byte"),
-    ],
-)
-async def test_command_that_cannot_be_run(
-    directory: Path, command: str, status: int, text: str
-) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, command, ntasks=2)
-        assert await shell.hear(Started) == Started(1, Failure(0, text))
-        assert await shell.hear(Done) == Done(1, status, 2)
+async def test_command_that_cannot_be_run(shell: Shell) -> None:
+    for jobid, (command, (status, why)) in enumerate(COMMANDS.items(), start=1):
+        shell.start(jobid, command, ntasks=2)
+        failure = Failure(0, f"{command}: {why}")
+        assert await shell.hear(Started) == Started(jobid, failure)
+        assert await shell.hear(Done) == Done(jobid, status, 2)
 
 
-@pytest.mark.parametrize(
-    ("cwd", "why"),
-    [
-        ("/no/such/place", "No such file or directory"),
-        ("relative", "No such file or directory"),
-        ("/etc/passwd", "Not a directory"),
-        ("nul\0", "embedded null byte"),
-    ],
-)
-async def test_job_whose_directory_is_not_there_runs_in_tmp_and_is_told(
-    directory: Path, cwd: str, why: str
-) -> None:
+DIRECTORIES = {
+    "/no/such/place": "No such file or directory",
+    "relative": "No such file or directory",
+    "/etc/passwd": "Not a directory",
+    "nul\0": "embedded null byte",
+}
+
+
+async def test_job_whose_directory_is_not_there_runs_in_tmp_and_is_told(shell: Shell) -> None:
     """readings: Missing working directory. Its first task says it."""
-    async with open_shell(directory) as shell:
-        assert (await shell.run(1, "pwd", cwd=cwd, ntasks=2)).status == 0
-        assert [shell.output(1, taskid) for taskid in (0, 1)] == ["/tmp\n", "/tmp\n"]
+    for jobid, (cwd, why) in enumerate(DIRECTORIES.items(), start=1):
+        assert (await shell.run(jobid, "pwd", cwd=cwd, ntasks=2)).status == 0
+        assert [shell.output(jobid, taskid) for taskid in (0, 1)] == ["/tmp\n", "/tmp\n"]
         warning = f"WARNING: could not change to {cwd}: {why}. Going to /tmp\n"
-        assert [shell.output(1, taskid, "stderr") for taskid in (0, 1)] == [warning, ""]
+        assert [shell.output(jobid, taskid, "stderr") for taskid in (0, 1)] == [warning, ""]
 
 
 async def test_fifo_without_another_end_holds_up_nobody(directory: Path) -> None:
@@ -167,33 +143,32 @@ async def test_task_has_its_cores_where_the_machine_has_them(directory: Path) ->
 # Signals
 
 
-async def test_signal_reaches_the_whole_process_group(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
-        await tasks_in_number(directory, 3)
-        shell.send(Signal(1, signal.SIGTERM))
-        assert (await shell.hear(Done)).status == (128 + signal.SIGTERM) << 8
-        await until(lambda: not tasks(directory))  # the kernel takes its time to bury them
+async def test_signal_reaches_the_whole_process_group(directory: Path, shell: Shell) -> None:
+    shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
+    await tasks_in_number(directory, 3)
+    shell.send(Signal(1, signal.SIGTERM))
+    assert (await shell.hear(Done)).status == (128 + signal.SIGTERM) << 8
+    await until(lambda: not tasks(directory))  # the kernel takes its time to bury them
 
 
-async def test_group_that_ignores_sigterm_dies_of_sigkill(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, "sh", "-c", "trap '' TERM; sh -c 'sleep 100; echo never' & echo up; wait")
-        await shell.output_holds(1, "up\n")
-        shell.send(Signal(1, signal.SIGTERM))
-        shell.send(Attach(1))
-        await shell.hear(Started)
-        await shell.hear(Started)  # it still runs
-        shell.send(Signal(1, signal.SIGKILL))
-        assert (await shell.hear(Done)).status == (128 + signal.SIGKILL) << 8
+async def test_group_that_ignores_sigterm_dies_of_sigkill(shell: Shell) -> None:
+    shell.start(1, "sh", "-c", "trap '' TERM; sh -c 'sleep 100; echo never' & echo up; wait")
+    await shell.output_holds(1, "up\n")
+    shell.send(Signal(1, signal.SIGTERM))
+    shell.send(Attach(1))
+    await shell.hear(Started)
+    await shell.hear(Started)  # it still runs
+    shell.send(Signal(1, signal.SIGKILL))
+    assert (await shell.hear(Done)).status == (128 + signal.SIGKILL) << 8
 
 
-async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(directory: Path) -> None:
+async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(
+    directory: Path, shell: Shell
+) -> None:
     """readings: Final release without finish. No resource is freed under live processes."""
-    async with open_shell(directory) as shell:
-        done = await shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
-        assert done.status == 2 << 8
-        await until(lambda: not tasks(directory))
+    done = await shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
+    assert done.status == 2 << 8
+    await until(lambda: not tasks(directory))
 
 
 def sleepers(seconds: int) -> list[int]:
@@ -259,14 +234,13 @@ while time.monotonic() < float(sys.argv[1]):
 
 
 @pytest.mark.usefixtures("either_way")
-async def test_process_that_hops_to_a_new_one_all_the_time_is_caught(directory: Path) -> None:
+async def test_process_that_hops_to_a_new_one_all_the_time_is_caught(shell: Shell) -> None:
     """Each of its processes ends as soon as it has a child, so a search may find only zombies."""
-    async with open_shell(directory) as shell:
-        until_ = str(time.monotonic() + 250)
-        script = 'python3 -c "$0" "$1" & python3 -c "$0" "$1" & sleep 0.1'
-        done = await shell.run(1, "sh", "-c", script, HOPS, until_)
-        assert (done.status, processes_of(f"{until_}\0".encode())) == (0, [])
-        shell.forget(1)
+    until_ = str(time.monotonic() + 250)
+    script = 'python3 -c "$0" "$1" & python3 -c "$0" "$1" & sleep 0.1'
+    done = await shell.run(1, "sh", "-c", script, HOPS, until_)
+    assert (done.status, processes_of(f"{until_}\0".encode())) == (0, [])
+    shell.forget(1)
 
 
 @pytest.mark.usefixtures("either_way")
@@ -331,46 +305,36 @@ async def test_next_host_ends_what_jobs_of_the_one_before_have_left(directory: P
         shell.forget(1, 2)
 
 
-async def test_signal_of_a_job_that_is_not_there_is_nothing(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        shell.send(Signal(99, signal.SIGKILL))
-        assert (await shell.run(1, "true")).status == 0
-
-
 # At most once
 
 
-async def test_job_is_launched_once_however_often_it_is_asked_for(directory: Path) -> None:
+async def test_job_is_launched_once_however_often_it_is_asked_for(shell: Shell) -> None:
     """32.start.10, readings: Exec override."""
-    async with open_shell(directory) as shell:
-        done = await shell.run(1, "echo", "once")
-        assert await shell.run(1, "echo", "twice") == done
-        assert shell.output(1) == "once\n"
+    done = await shell.run(1, "echo", "once")
+    assert await shell.run(1, "echo", "twice") == done
+    assert shell.output(1) == "once\n"
 
 
-async def test_attach_never_launches(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        shell.send(Attach(1))
-        assert await shell.hear(Unknown) == Unknown(1)
+async def test_attach_never_launches(shell: Shell) -> None:
+    shell.send(Attach(1))
+    assert await shell.hear(Unknown) == Unknown(1)
 
 
-async def test_acknowledged_job_is_forgotten_with_its_files(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        await shell.run(1, "echo", "hi")
-        await shell.run(2, "true")
-        shell.forget(1)
-        shell.send(List())
-        assert await shell.hear(Listing) == Listing([2])
-        assert {path.name.split(".")[0] for path in (directory / "jobs").iterdir()} == {"2"}
+async def test_acknowledged_job_is_forgotten_with_its_files(directory: Path, shell: Shell) -> None:
+    await shell.run(1, "echo", "hi")
+    await shell.run(2, "true")
+    shell.forget(1)
+    shell.send(List())
+    assert await shell.hear(Listing) == Listing([2])
+    assert {path.name.split(".")[0] for path in (directory / "jobs").iterdir()} == {"2"}
 
 
-async def test_job_that_runs_cannot_be_acknowledged(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(1, "sleep", "100")
-        await shell.hear(Started)
-        shell.forget(1)
-        shell.send(Signal(1, 9))
-        assert (await shell.hear(Done)).status == (128 + 9) << 8
+async def test_job_that_runs_cannot_be_acknowledged(shell: Shell) -> None:
+    shell.start(1, "sleep", "100")
+    await shell.hear(Started)
+    shell.forget(1)
+    shell.send(Signal(1, 9))
+    assert (await shell.hear(Done)).status == (128 + 9) << 8
 
 
 # Clients come and go

@@ -8,7 +8,7 @@ import pytest
 
 from flux_trio.shell.input import NO_PIPES, PIPES_MAX, JobInputs
 from flux_trio.shell.protocol import Attach, Done, Fed, Feed, List, Listing, Signal, Started
-from tests.support.shell import Shell, open_shell
+from tests.support.shell import Shell
 
 pytestmark = pytest.mark.real
 
@@ -20,57 +20,52 @@ async def start(shell: Shell, script: str, ntasks: int = 1) -> None:
     assert await shell.hear(Started) == Started(1)
 
 
-async def test_every_task_reads_what_the_job_is_fed(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        await start(shell, "cat; echo end", ntasks=2)
-        shell.client.send(Feed(1, b"one\n", eof=False))
-        assert await shell.hear(Fed) == Fed(1, open=True)
-        shell.client.send(Feed(1, b"two\n", eof=True))
-        assert await shell.hear(Fed) == Fed(1, open=False)
-        await shell.hear(Done)
-        assert [shell.output(1, task) for task in (0, 1)] == ["one\ntwo\nend\n"] * 2
+async def test_every_task_reads_what_the_job_is_fed(shell: Shell) -> None:
+    await start(shell, "cat; echo end", ntasks=2)
+    shell.client.send(Feed(1, b"one\n", eof=False))
+    assert await shell.hear(Fed) == Fed(1, open=True)
+    shell.client.send(Feed(1, b"two\n", eof=True))
+    assert await shell.hear(Fed) == Fed(1, open=False)
+    await shell.hear(Done)
+    assert [shell.output(1, task) for task in (0, 1)] == ["one\ntwo\nend\n"] * 2
 
 
-async def test_what_has_no_room_is_taken_when_the_task_reads(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        await start(shell, "read first; echo $first; wc -c")
-        shell.client.send(Feed(1, bytes(PIPE_BYTES), eof=False))
-        await shell.hear(Fed)
-        shell.client.send(Feed(1, b"\nmore", eof=True))
-        assert await shell.hear(Fed) == Fed(1, open=False)
-        assert (await shell.hear(Done)).status == 0
-        assert shell.output(1).endswith("4\n")
+async def test_what_has_no_room_is_taken_when_the_task_reads(shell: Shell) -> None:
+    await start(shell, "read first; echo $first; wc -c")
+    shell.client.send(Feed(1, bytes(PIPE_BYTES), eof=False))
+    await shell.hear(Fed)
+    shell.client.send(Feed(1, b"\nmore", eof=True))
+    assert await shell.hear(Fed) == Fed(1, open=False)
+    assert (await shell.hear(Done)).status == 0
+    assert shell.output(1).endswith("4\n")
 
 
-async def test_end_of_the_job_ends_what_waits_for_it(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        go_on = directory / "go"
-        await start(shell, f"until [ -e {go_on} ]; do sleep 0.01; done")
-        shell.client.send(Feed(1, bytes(2 * PIPE_BYTES), eof=False))
-        shell.client.send(List())
-        await shell.hear(Listing)  # then the feed is waiting
-        go_on.touch()
-        assert await shell.hear(Fed) == Fed(1, open=False)
-        shell.client.send(Attach(1))  # the pipe may have broken before the task was reaped
-        await shell.hear(Done)
+async def test_end_of_the_job_ends_what_waits_for_it(directory: Path, shell: Shell) -> None:
+    go_on = directory / "go"
+    await start(shell, f"until [ -e {go_on} ]; do sleep 0.01; done")
+    shell.client.send(Feed(1, bytes(2 * PIPE_BYTES), eof=False))
+    shell.client.send(List())
+    await shell.hear(Listing)  # then the feed is waiting
+    go_on.touch()
+    assert await shell.hear(Fed) == Fed(1, open=False)
+    shell.client.send(Attach(1))  # the pipe may have broken before the task was reaped
+    await shell.hear(Done)
 
 
-async def test_job_without_pipes_cannot_be_fed(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        await shell.run(1, "cat")
-        shell.client.send(Feed(1, b"x", eof=True))
-        assert await shell.hear(Fed) == Fed(1, open=False, refusal=NO_PIPES)
+async def test_job_without_pipes_cannot_be_fed(shell: Shell) -> None:
+    await shell.run(1, "cat")
+    shell.client.send(Feed(1, b"x", eof=True))
+    assert await shell.hear(Fed) == Fed(1, open=False, refusal=NO_PIPES)
 
 
-async def test_tasks_of_a_killed_host_read_the_end(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        await start(shell, "cat; echo end; sleep 100")
-        await shell.kill_host()
-        await shell.output_holds(1, "end\n")
-        shell.send(Feed(1, b"x", eof=False))
-        assert (await shell.hear(Fed)).refusal == NO_PIPES
-        shell.send(Signal(1, 9))
-        await shell.hear(Done)
+async def test_tasks_of_a_killed_host_read_the_end(shell: Shell) -> None:
+    await start(shell, "cat; echo end; sleep 100")
+    await shell.kill_host()
+    await shell.output_holds(1, "end\n")
+    shell.send(Feed(1, b"x", eof=False))
+    assert (await shell.hear(Fed)).refusal == NO_PIPES
+    shell.send(Signal(1, 9))
+    await shell.hear(Done)
 
 
 async def test_pipes_are_counted() -> None:

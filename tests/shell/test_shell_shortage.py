@@ -83,97 +83,94 @@ def files(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("left", range(STREAMS_OF_ONE + PIPE_FOR_EXEC))
-async def test_start_without_a_descriptor_is_postponed(directory: Path, left: int) -> None:
+async def test_start_without_a_descriptor_is_postponed(
+    directory: Path, shell: Shell, left: int
+) -> None:
     """For the record, for each stream, and for the process itself."""
-    async with open_shell(directory) as shell:
-        async with descriptors_left(shell, left):
-            shell.start(1, "echo", "here")
-            postponed = await shell.hear(Postponed, 1)
-            assert "Too many open files" in postponed.text
-            assert files(directory) == []  # nothing is kept of what was not started
-        done = await shell.run(1, "echo", "here")
-        assert (done.status, shell.output(1)) == (0, "here\n")
+    async with descriptors_left(shell, left):
+        shell.start(1, "echo", "here")
+        postponed = await shell.hear(Postponed, 1)
+        assert "Too many open files" in postponed.text
+        assert files(directory) == []  # nothing is kept of what was not started
+    done = await shell.run(1, "echo", "here")
+    assert (done.status, shell.output(1)) == (0, "here\n")
 
 
-async def test_start_without_room_for_its_record_is_postponed(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        with limited(shell, resource.RLIMIT_FSIZE, 0):
-            shell.start(1, "true")
-            postponed = await shell.hear(Postponed, 1)
-            assert f"no file of a job can be opened in {directory / JOBS_NAME}: " in postponed.text
-            assert files(directory) == []
-        assert (await shell.run(1, "true")).status == 0
+async def test_start_without_room_for_its_record_is_postponed(
+    directory: Path, shell: Shell
+) -> None:
+    with limited(shell, resource.RLIMIT_FSIZE, 0):
+        shell.start(1, "true")
+        postponed = await shell.hear(Postponed, 1)
+        assert f"no file of a job can be opened in {directory / JOBS_NAME}: " in postponed.text
+        assert files(directory) == []
+    assert (await shell.run(1, "true")).status == 0
 
 
 async def test_host_whose_directory_of_jobs_is_gone_starts_them_when_it_is_back(
-    directory: Path,
+    directory: Path, shell: Shell
 ) -> None:
-    async with open_shell(directory) as shell:
-        (directory / JOBS_NAME).rename(directory / "elsewhere")
-        shell.start(1, "true")
-        await shell.hear(Postponed, 1)
-        (directory / "elsewhere").rename(directory / JOBS_NAME)
-        assert (await shell.run(1, "true")).status == 0
+    (directory / JOBS_NAME).rename(directory / "elsewhere")
+    shell.start(1, "true")
+    await shell.hear(Postponed, 1)
+    (directory / "elsewhere").rename(directory / JOBS_NAME)
+    assert (await shell.run(1, "true")).status == 0
 
 
-async def test_job_that_was_postponed_starts_once(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        async with descriptors_left(shell, STREAMS_OF_ONE):
-            shell.start(1, "sh", "-c", "echo $$")
-            await shell.hear(Postponed, 1)
-        await shell.run(1, "sh", "-c", "echo $$")
+async def test_job_that_was_postponed_starts_once(shell: Shell) -> None:
+    async with descriptors_left(shell, STREAMS_OF_ONE):
         shell.start(1, "sh", "-c", "echo $$")
-        await shell.hear(Done, 1)
-        assert len(shell.output(1).splitlines()) == 1
+        await shell.hear(Postponed, 1)
+    await shell.run(1, "sh", "-c", "echo $$")
+    shell.start(1, "sh", "-c", "echo $$")
+    await shell.hear(Done, 1)
+    assert len(shell.output(1).splitlines()) == 1
 
 
-async def test_tasks_go_on_where_the_host_was_short_of_something(directory: Path) -> None:
+async def test_tasks_go_on_where_the_host_was_short_of_something(shell: Shell) -> None:
     """The first task runs and waits for input; the second starts when it can, the first not again.
 
     Nor is the file emptied that the first has written.
     """
-    async with open_shell(directory) as shell:
-        script = 'echo "task $FLUX_TASK_RANK"; cat'
-        async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
-            shell.start(1, "sh", "-c", script, ntasks=2, input=True)
-            await shell.hear(Postponed, 1)
-            await shell.output_holds(1, "task 0\n")
+    script = 'echo "task $FLUX_TASK_RANK"; cat'
+    async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
         shell.start(1, "sh", "-c", script, ntasks=2, input=True)
-        await shell.hear(Started, 1)
-        shell.send(Feed(1, b"fed\n", eof=True))
-        done = await shell.hear(Done, 1)
-        assert (done.status, done.lost, done.ntasks) == (0, [], 2)
-        assert [shell.output(1, taskid) for taskid in (0, 1)] == ["task 0\nfed\n", "task 1\nfed\n"]
+        await shell.hear(Postponed, 1)
+        await shell.output_holds(1, "task 0\n")
+    shell.start(1, "sh", "-c", script, ntasks=2, input=True)
+    await shell.hear(Started, 1)
+    shell.send(Feed(1, b"fed\n", eof=True))
+    done = await shell.hear(Done, 1)
+    assert (done.status, done.lost, done.ntasks) == (0, [], 2)
+    assert [shell.output(1, taskid) for taskid in (0, 1)] == ["task 0\nfed\n", "task 1\nfed\n"]
 
 
 async def test_job_is_not_over_when_its_first_tasks_end_before_the_others_start(
-    directory: Path,
+    directory: Path, shell: Shell
 ) -> None:
-    async with open_shell(directory) as shell:
-        script = "[ $FLUX_TASK_RANK = 1 ] || exit 3"
-        async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
-            shell.start(1, "sh", "-c", script, ntasks=2, input=True)
-            await shell.hear(Postponed, 1)
-            await until(lambda: not tasks(directory))
-            shell.send(List())
-            assert (await shell.hear(Listing)).ended == []
+    script = "[ $FLUX_TASK_RANK = 1 ] || exit 3"
+    async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
         shell.start(1, "sh", "-c", script, ntasks=2, input=True)
-        done = await shell.hear(Done, 1)
-        assert (done.status, done.lost) == (3 << 8, [])
+        await shell.hear(Postponed, 1)
+        await until(lambda: not tasks(directory))
+        shell.send(List())
+        assert (await shell.hear(Listing)).ended == []
+    shell.start(1, "sh", "-c", script, ntasks=2, input=True)
+    done = await shell.hear(Done, 1)
+    assert (done.status, done.lost) == (3 << 8, [])
 
 
-async def test_job_whose_other_tasks_are_given_up_says_so_and_ends(directory: Path) -> None:
+async def test_job_whose_other_tasks_are_given_up_says_so_and_ends(shell: Shell) -> None:
     """What was to be started is not: the client has asked how the job is, not for a start."""
-    async with open_shell(directory) as shell:
-        async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
-            shell.start(1, "cat", ntasks=2, input=True)
-            await shell.hear(Postponed, 1)
-        shell.send(Attach(1))
-        started = await shell.hear(Started, 1)
-        assert started.failure is not None
-        assert (started.failure.taskid, started.failure.text) == (1, "given up before its start")
-        shell.send(Feed(1, b"", eof=True))
-        assert (await shell.hear(Done, 1)).status == 126 << 8
+    async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
+        shell.start(1, "cat", ntasks=2, input=True)
+        await shell.hear(Postponed, 1)
+    shell.send(Attach(1))
+    started = await shell.hear(Started, 1)
+    assert started.failure is not None
+    assert (started.failure.taskid, started.failure.text) == (1, "given up before its start")
+    shell.send(Feed(1, b"", eof=True))
+    assert (await shell.hear(Done, 1)).status == 126 << 8
 
 
 async def test_job_that_waits_is_unknown_to_who_only_asks_for_it(directory: Path) -> None:
@@ -185,23 +182,20 @@ async def test_job_that_waits_is_unknown_to_who_only_asks_for_it(directory: Path
 
 
 async def test_host_without_descriptors_gives_no_core_away_under_what_a_job_has_left(
-    directory: Path,
+    directory: Path, shell: Shell
 ) -> None:
     """What it cannot look for it does not take to be gone: it looks again."""
-    async with open_shell(directory) as shell:
-        script = (
-            'echo $$; setsid sh -c "echo up; sleep 1000" & until [ -e $0 ]; do sleep 0.01; done'
-        )
-        shell.start(1, "sh", "-c", script, f"{directory}/go")
-        await shell.output_holds(1, "up\n")
-        task = Path("/proc", shell.output(1).split()[0])
-        async with descriptors_left(shell, 0):
-            (directory / "go").touch()
-            await until(lambda: not task.exists())  # reaped
-            shell.send(List())
-            assert (await shell.hear(Listing)).ended == []
-        await shell.hear(Done, 1)
-        assert tasks(directory) == []
+    script = 'echo $$; setsid sh -c "echo up; sleep 1000" & until [ -e $0 ]; do sleep 0.01; done'
+    shell.start(1, "sh", "-c", script, f"{directory}/go")
+    await shell.output_holds(1, "up\n")
+    task = Path("/proc", shell.output(1).split()[0])
+    async with descriptors_left(shell, 0):
+        (directory / "go").touch()
+        await until(lambda: not task.exists())  # reaped
+        shell.send(List())
+        assert (await shell.hear(Listing)).ended == []
+    await shell.hear(Done, 1)
+    assert tasks(directory) == []
 
 
 @pytest.mark.parametrize(

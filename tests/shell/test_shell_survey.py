@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flux_trio.shell.protocol import Done, Signal, Survey, Survivors
-from tests.support.shell import Shell, open_shell, tasks_in_number, until
+from tests.support.shell import Shell, tasks_in_number, until
 
 pytestmark = pytest.mark.real
 
@@ -29,25 +29,23 @@ async def survivors(shell: Shell) -> list[int]:
 
 @pytest.mark.parametrize(("mark", "tasks"), [("", [0, 1]), (INNER, [0, 1, 2])])
 async def test_tasks_that_run_or_have_left_a_process_are_told(
-    directory: Path, mark: str, tasks: list[int]
+    directory: Path, shell: Shell, mark: str, tasks: list[int]
 ) -> None:
     """A process of an inner instance has the variables of that one's job: it may be any task's."""
-    async with open_shell(directory) as shell:
-        ready = directory.parent / "ready"
-        script = LEAVES.replace("MARKED", mark)
-        shell.start(7, "sh", "-c", script, ntasks=3, env={"READY": str(ready)})
-        await until(ready.exists)
-        await tasks_in_number(directory, 2)
-        while await survivors(shell) != tasks:  # the host may not have reaped all yet
-            pass
-        shell.send(Signal(7, 9))
-        await shell.hear(Done, 7)
+    ready = directory.parent / "ready"
+    script = LEAVES.replace("MARKED", mark)
+    shell.start(7, "sh", "-c", script, ntasks=3, env={"READY": str(ready)})
+    await until(ready.exists)
+    await tasks_in_number(directory, 2)
+    while await survivors(shell) != tasks:  # the host may not have reaped all yet
+        pass
+    shell.send(Signal(7, 9))
+    await shell.hear(Done, 7)
 
 
-async def test_job_that_is_not_there_has_no_answer(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        shell.start(7, "sleep", "1000")
-        shell.client.send(Survey(8))
-        assert await survivors(shell) == [0]
-        shell.send(Signal(7, 9))
-        await shell.hear(Done, 7)
+async def test_job_that_is_not_there_has_no_answer(shell: Shell) -> None:
+    shell.start(7, "sleep", "1000")
+    shell.client.send(Survey(8))
+    assert await survivors(shell) == [0]
+    shell.send(Signal(7, 9))
+    await shell.hear(Done, 7)
