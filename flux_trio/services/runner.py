@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, Never, TypeVar, assert_never, overload
 
 import trio
@@ -34,12 +34,15 @@ STALE_MAX: Final = 64  # outdated entries that the heap may have beyond the numb
 
 
 class Timers(Generic[KeyT]):
-    """The timers of a core: at most one for a key, fired in order of time."""
+    """The timers of a core: at most one for a key, fired in order of time.
 
-    def __init__(self) -> None:
-        self.at: dict[KeyT, tuple[float, int]] = {}  # those that are set, with their order
-        self._heap: list[tuple[float, int, KeyT]] = []
-        self._count = 0
+    `at` has those that are set, with the time of each and its place in the order of setting.
+    """
+
+    def __init__(self, at: Mapping[KeyT, tuple[float, int]] = {}) -> None:
+        self.at = dict(at)
+        self._count = max((count for _, count in at.values()), default=0)
+        self._rebuild()
 
     def set(self, key: KeyT, at: float) -> None:
         """Fire `key` at `at`; this replaces an earlier time."""
@@ -47,8 +50,11 @@ class Timers(Generic[KeyT]):
         self.at[key] = (at, self._count)
         heapq.heappush(self._heap, (at, self._count, key))
         if len(self._heap) > 2 * len(self.at) + STALE_MAX:
-            self._heap = [(*order, each) for each, order in self.at.items()]
-            heapq.heapify(self._heap)
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = [(*order, each) for each, order in self.at.items()]
+        heapq.heapify(self._heap)
 
     def clear(self, key: KeyT) -> None:
         """Do not fire `key`."""

@@ -24,7 +24,15 @@ from flux_trio.shell.protocol import (
     Started,
 )
 from flux_trio.shell.stream import socket_address
-from tests.support.shell import TEST_S_MAX, Shell, hosts, open_shell, tasks_in_number, until
+from tests.support.shell import (
+    TEST_S_MAX,
+    Shell,
+    hosts,
+    no_process_left,
+    open_shell,
+    tasks_in_number,
+    until,
+)
 
 pytestmark = pytest.mark.real
 
@@ -146,6 +154,13 @@ async def test_host_that_hangs_is_no_host(directory: Path, monkeypatch: pytest.M
             await next_.hear(Done, 1)
             next_.forget(1)
         nursery.cancel_scope.cancel()
+
+
+async def test_path_of_any_length_will_do(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 40)
+    with no_process_left(directory):
+        async with open_shell(directory) as shell:
+            assert (await shell.run(1, "true")).status == 0
 
 
 async def test_only_one_host_runs_for_a_directory(directory: Path, shell: Shell) -> None:

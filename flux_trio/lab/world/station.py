@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from flux_trio.broker.router import REQUESTS_WAITING_MAX
@@ -129,14 +129,14 @@ class Station(Party):
     # --- timers
 
     @property
-    def timers(self) -> Iterable[Hashable]:
-        """The keys of the timers that are set."""
+    def timers(self) -> Mapping[Hashable, tuple[float, int]]:
+        """The timers that are set, by their keys: when each fires, and its place in the order."""
         return self._timers.at
 
     @property
     def last_timer(self) -> float:
         """The time at which the last timer fires, in seconds that passed; 0 without one."""
-        return max([at for at, _ in self._timers.at.values()], default=0.0)
+        return max([at for at, _ in self.timers.values()], default=0.0)
 
     def adopt_timers(self, other: Station) -> None:
         """Take over the timers of `other`, an earlier station of the same core."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import Request
 from flux_trio.services.at_once import Waiting
+from flux_trio.services.runner import Timers
 
 
 class StationState(NamedTuple):
@@ -31,14 +32,14 @@ class SmallStation(Station):
 
     def timers_at(self, at: float) -> list[Hashable]:
         """Return the keys of the timers that fire by `at`, earliest first."""
-        return [key for key, order in sorted(self._timers.items(), key=_time_of) if order[0] <= at]
+        return [key for key, order in sorted(self.timers.items(), key=_time_of) if order[0] <= at]
 
     def put_down(self) -> StationState:
         """Return the messages, the timers and what the peer has called; no message may be held."""
         peer = self.peer
         return StationState(
             tuple([(sender, tuple(link)) for sender, link in sorted(self._links.items())]),
-            tuple(sorted(self._timers.items(), key=_time_of)),
+            tuple(sorted(self.timers.items(), key=_time_of)),
             tuple(peer.called),
             frozenset(peer.called_in_vain),
             tuple([(sender, tuple(asked.values())) for sender, asked in peer.inflight.items()]),
@@ -49,10 +50,8 @@ class SmallStation(Station):
         links, timers, called, called_in_vain, inflight = state
         self._links = {sender: deque(waiting) for sender, waiting in links}
         self.nwaiting = sum([len(waiting) for _, waiting in links])
-        self._timers = dict(timers)
-        self._by_time = [(at, count, key) for key, (at, count) in timers]
-        self._count = max([count for _, (_, count) in timers], default=0)
-        self._note_next()
+        self._timers = Timers(dict(timers))
+        self.next_timer = self._timers.next_at()
         peer = self.peer
         peer.called = dict.fromkeys(called)
         peer.called_in_vain = set(called_in_vain)
