@@ -19,7 +19,7 @@ from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from tests.support import reborn
 
-SEEDS = range(5 if reborn.is_on else 25)
+SEEDS = range(5 if reborn.is_on else 12)
 
 PRIORITY = """
     from flux_trio import jobtap

@@ -58,37 +58,32 @@ def without_free(actions: list[Any]) -> list[Any]:
     return [each for each in actions if getattr(each, "topic", "") != "sched.free"]
 
 
-def later(actions: list[Any]) -> list[Any]:
-    return [
-        msgspec.structs.replace(each, at=each.at + 1) if isinstance(each, SetTimer) else each
-        for each in actions
-    ]
+def changing(type_: type, change: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    return lambda actions: [change(each) if isinstance(each, type_) else each for each in actions]
 
 
-def fewer_ops(actions: list[Any]) -> list[Any]:
-    return [StoreOps(each.ops[:-1]) if isinstance(each, StoreOps) else each for each in actions]
+def granting(change: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    """Other answers to sched.alloc."""
+    return changing(Response, lambda each: change(each) if each.topic == "sched.alloc" else each)
+
+
+def saying(remove: str | None, add: dict[str, Any]) -> Callable[[list[Any]], list[Any]]:
+    """Other keys in the answers to sched.alloc."""
+    return granting(
+        lambda each: msgspec.structs.replace(
+            each, payload={key: each.payload[key] for key in each.payload if key != remove} | add
+        )
+    )
+
+
+later = changing(SetTimer, lambda each: msgspec.structs.replace(each, at=each.at + 1))
+fewer_ops = changing(StoreOps, lambda each: StoreOps(each.ops[:-1]))
+other_receiver = granting(lambda each: msgspec.structs.replace(each, routes=("nobody",)))
+other_type = saying(None, {"type": 9})
 
 
 def without_notes(actions: list[Any]) -> list[Any]:
     return [each for each in actions if not isinstance(each, NoteAll)]
-
-
-def other_receiver(actions: list[Any]) -> list[Any]:
-    return [
-        msgspec.structs.replace(each, routes=("nobody",))
-        if isinstance(each, Response) and each.topic == "sched.alloc"
-        else each
-        for each in actions
-    ]
-
-
-def other_type(actions: list[Any]) -> list[Any]:
-    return [
-        msgspec.structs.replace(each, payload={**each.payload, "type": 9})
-        if isinstance(each, Response) and each.topic == "sched.alloc" and each.payload
-        else each
-        for each in actions
-    ]
 
 
 def find(where: Callable[[dict[str, Any]], bool]) -> int:
@@ -177,28 +172,13 @@ def test_change_of_a_core_is_found_where_it_shows_first(
     assert text in str(difference)
 
 
-def other_keys(remove: str | None, add: dict[str, Any]) -> Callable[[list[Any]], list[Any]]:
-    def change(actions: list[Any]) -> list[Any]:
-        return [
-            msgspec.structs.replace(
-                each,
-                payload={key: each.payload[key] for key in each.payload if key != remove} | add,
-            )
-            if isinstance(each, Response) and each.topic == "sched.alloc" and each.payload
-            else each
-            for each in actions
-        ]
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (other_keys("type", {}), r"alloc\.payload\.type, record \d+: expected 0, got nothing"),
-        (other_keys(None, {"more": 1}), r"payload\.more, record \d+: expected nothing, got 1"),
+        (saying("type", {}), r"alloc\.payload\.type, record \d+: expected 0, got nothing"),
+        (saying(None, {"more": 1}), r"payload\.more, record \d+: expected nothing, got 1"),
         (
-            other_keys(None, {"type": "nothing"}),
+            saying(None, {"type": "nothing"}),
             r"payload\.type, record \d+: expected 0, got \"nothing\"",
         ),
     ],
@@ -212,14 +192,14 @@ def test_key_that_is_absent_is_told_from_the_string_nothing(
 
 
 def test_private_event_for_another_user_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def other_user(actions: list[Any]) -> list[Any]:
-        return [
-            msgspec.structs.replace(each, userid=each.userid + 1)
-            if isinstance(each, Event) and each.userid != USERID_UNKNOWN
-            else each
-            for each in actions
-        ]
-
+    other_user = changing(
+        Event,
+        lambda each: (
+            each
+            if each.userid == USERID_UNKNOWN
+            else msgspec.structs.replace(each, userid=each.userid + 1)
+        ),
+    )
     expected = sends("job-manager", "job-exception", "event")
     monkeypatch.setattr(JobManagerCore, "turn", altered(JobManagerCore, "turn", other_user))
     difference, _ = replayed(everything())

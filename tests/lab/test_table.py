@@ -84,10 +84,9 @@ def made(name: str, module: str) -> Fault:
 
 
 @pytest.mark.parametrize(("name", "module"), NAMED)
-@pytest.mark.parametrize("seed", range(2))
-def test_every_property_holds_under_each_fault(name: str, module: str, seed: int) -> None:
+def test_every_property_holds_under_each_fault(name: str, module: str) -> None:
     fault = made(name, module)
-    outcome = run_plan(Plan(seed=seed, jobs=JOBS, faults=(fault,)))
+    outcome = run_plan(Plan(seed=0, jobs=JOBS, faults=(fault,)))
     assert outcome.struck[0] == fault
     assert outcome.problems == ()
     assert fault.holds is Holds.OTHERS or outcome.excused == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from flux_trio.sim import (
     read_workload,
     simulate,
 )
-from flux_trio.trace import Kind, Record, record_to_json
+from flux_trio.trace import Kind, Record
 
 LASSEN = Path(__file__).parents[1] / "data" / "workloads" / "lassen-100.csv"
 T0 = 1534934333.0  # any time
@@ -56,7 +57,7 @@ def crowd(count: int, seed: int) -> list[WorkloadJob]:
 
 
 LOGS = {
-    "lassen": (lassen(), make_machine(20, 40)),
+    "lassen": (lassen()[:50], make_machine(20, 40)),
     "crowd": (crowd(120, 1), make_machine(20, 4)),
     "small machine": (crowd(60, 2), make_machine(2, 4)),
 }
@@ -117,7 +118,7 @@ def test_each_job_starts_and_ends_as_on_the_stack(log: str, policy: str) -> None
     assert {Outcome.COMPLETED, Outcome.DENIED} <= {job.outcome for job in result.jobs}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_no_order_of_the_tasks_on_the_stack_makes_a_difference(seed: int) -> None:
     both(crowd(80, seed), make_machine(20, 4), "easy", seed)
 
@@ -201,17 +202,13 @@ def test_plugins_are_asked_and_told_as_on_the_stack() -> None:
     assert sum(result.shares.values()) == sum("five" not in job.note for job in result.jobs)
 
 
-def trace_of(depth: Depth, seed: int = 0) -> list[Record]:
+@functools.cache
+def trace_of(depth: Depth) -> list[Record]:
     """The trace of some jobs of users."""
     records: list[Record] = []
     jobs = deal_users(lassen()[:40], 3, 1)
-    simulate(jobs, make_machine(20, 40), "easy", seed, depth=depth, sinks=[records.append])
+    simulate(jobs, make_machine(20, 40), "easy", depth=depth, sinks=[records.append])
     return records
-
-
-def test_a_trace_of_the_cores_is_the_same_each_time_whatever_the_seed() -> None:
-    one, other = ([record_to_json(each) for each in trace_of("cores", seed)] for seed in (1, 2))
-    assert one == other
 
 
 def test_no_clause_is_broken_at_the_cores() -> None:

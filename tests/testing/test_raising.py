@@ -41,8 +41,7 @@ def run(pytester: pytest.Pytester, test: str, state: str, *args: str) -> pytest.
     return pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider", *args)
 
 
-@pytest.mark.parametrize("depth", ["cores", "stack"])
-@pytest.mark.parametrize("state", ["priority", "inactive"])
+@pytest.mark.parametrize(("state", "depth"), [("priority", "cores"), ("inactive", "stack")])
 def test_plugin_that_raises_in_a_world(pytester: pytest.Pytester, state: str, depth: str) -> None:
     args = ("--flux-depth", depth)
     result = run(pytester, WORLD.format(mark=""), state, *args)
