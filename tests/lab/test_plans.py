@@ -45,6 +45,7 @@ from flux_trio.lab.plans.never_struck import never_struck_text
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.stories import running
 from flux_trio.lab.stories.by_hand import ByHand
+from flux_trio.lab.stories.running import PlanRun
 from flux_trio.messages import topics
 from flux_trio.protocols import VALIDATE
 
@@ -208,8 +209,8 @@ def test_number_that_no_world_can_have_is_refused_with_its_place(plan: Plan, sai
     ],
 )
 def test_world_comes_to_rest_whatever_a_fault_does_the_most_often(fault: Fault) -> None:
-    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=20.0)), faults=(fault,))
-    assert run_plan(plan).problems == ()
+    with PlanRun(Plan(1, jobs=(JobPlan(), JobPlan(at=20.0)), faults=(fault,))) as plan_run:
+        assert plan_run.play()
 
 
 NO_NODE = "expected the rank of one of the 4 nodes, from 0, got 77"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import trio
 from flux_trio import jobtap
 from flux_trio.jobtap import HandlerFailed, State
 from flux_trio.testing import PluginHarness, Rejected
+from tests.support.user_tests import Run
 
 pytest_plugins = ["pytester"]
 
@@ -187,11 +187,8 @@ USERS = """
     """
 
 
-def test_users_test_fails_in_its_body_and_shows_the_plugins_source(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makepyfile(dedent(USERS))
-    result = pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider")
+def test_users_test_fails_in_its_body_and_shows_the_plugins_source(run: Run) -> None:
+    result = run(USERS)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         ["*plugin_harness(Mine()).submit()*", '>*raise ValueError("odd")*', "E*ValueError: odd*"]

@@ -12,19 +12,13 @@ from flux_trio.jobtap import PluginError
 from flux_trio.lab import Crash, JobPlan, over_trace
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.testing import InstanceHarness, PlayedScheduler, PluginHarness, WorldHarness
+from tests.support.user_tests import Run
 
 pytest_plugins = ["pytester"]
 
 
-def run(pytester: pytest.Pytester, source: str, *args: str) -> pytest.RunResult:
-    pytester.makepyfile(dedent(source))
-    return pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider", *args)
-
-
-def test_clause_or_property_that_is_unknown_is_refused(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_clause_or_property_that_is_unknown_is_refused(run: Run) -> None:
+    result = run("""
         import pytest
 
         @pytest.mark.flux_breaks("27.alloc.44")
@@ -43,8 +37,7 @@ def test_clause_or_property_that_is_unknown_is_refused(pytester: pytest.Pytester
         @pytest.mark.flux_breaks("27.alloc.1", "plugin", "error", "listed")
         def test_known(world, instance, plugin_harness):
             world.play()
-        """,
-    )
+        """)
     result.assert_outcomes(errors=2, failed=1, passed=1)
     result.stdout.fnmatch_lines(
         [
@@ -56,10 +49,8 @@ def test_clause_or_property_that_is_unknown_is_refused(pytester: pytest.Pytester
     )
 
 
-def test_property_of_the_user_is_known_where_it_is_played(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_property_of_the_user_is_known_where_it_is_played(run: Run) -> None:
+    result = run("""
         import pytest
         from flux_trio.lab import over_trace
 
@@ -78,8 +69,7 @@ def test_property_of_the_user_is_known_where_it_is_played(pytester: pytest.Pytes
         @pytest.mark.flux_breaks("calm")
         def test_not_played(world):
             world.play()
-        """,
-    )
+        """)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
         ["*PropertyBroken: seed 0: calm*", "*got clam (did you mean calm?)"]
@@ -113,14 +103,16 @@ COUNTING = """
 
 
 @pytest.mark.parametrize("source", ["Count", "lambda: Count()", '"count.py"', 'Path("count.py")'])
-def test_each_instance_has_a_plugin_of_its_own(pytester: pytest.Pytester, source: str) -> None:
+def test_each_instance_has_a_plugin_of_its_own(
+    pytester: pytest.Pytester, run: Run, source: str
+) -> None:
     pytester.makepyfile(count=dedent(COUNTING).partition("@pytest.mark")[0])
-    result = run(pytester, COUNTING.format(source=source))
+    result = run(COUNTING.format(source=source))
     result.assert_outcomes(passed=3)
 
 
-def test_object_that_instances_would_share_is_refused(pytester: pytest.Pytester) -> None:
-    result = run(pytester, COUNTING.format(source="Count()"))
+def test_object_that_instances_would_share_is_refused(run: Run) -> None:
+    result = run(COUNTING.format(source="Count()"))
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines(
         ["flux_instance: expected plugins as classes, *, got the object <*Count object at *"]
@@ -128,19 +120,14 @@ def test_object_that_instances_would_share_is_refused(pytester: pytest.Pytester)
 
 
 @pytest.mark.parametrize(("given", "shown"), [('confg=""', "confg"), ('"x"', "'x'")])
-def test_unknown_option_of_an_instance_is_refused(
-    pytester: pytest.Pytester, given: str, shown: str
-) -> None:
-    result = run(
-        pytester,
-        f"""
+def test_unknown_option_of_an_instance_is_refused(run: Run, given: str, shown: str) -> None:
+    result = run(f"""
         import pytest
 
         @pytest.mark.flux_instance({given})
         def test_wrong(instance):
             pass
-        """,
-    )
+        """)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
         [f"flux_instance: expected the options config, inventory, plugins, users, got {shown}"]
@@ -167,18 +154,15 @@ def test_unknown_option_of_an_instance_is_refused(
     ],
 )
 def test_wrong_type_in_a_marker_is_said_without_a_traceback(
-    pytester: pytest.Pytester, given: str, said: str
+    run: Run, given: str, said: str
 ) -> None:
-    result = run(
-        pytester,
-        f"""
+    result = run(f"""
         import pytest
 
         @pytest.mark.{given}
         def test_wrong(instance):
             pass
-        """,
-    )
+        """)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([said])
 
@@ -253,10 +237,8 @@ DEPTH = "flux_depth: expected one of cores, stack, got"
         ("flux_depth(1, 2)", DEPTH),
     ],
 )
-def test_marker_is_wrong_in_one_test_only(pytester: pytest.Pytester, given: str, said: str) -> None:
-    result = run(
-        pytester,
-        f"""
+def test_marker_is_wrong_in_one_test_only(run: Run, given: str, said: str) -> None:
+    result = run(f"""
         import pytest
 
         @pytest.mark.{given}
@@ -265,16 +247,13 @@ def test_marker_is_wrong_in_one_test_only(pytester: pytest.Pytester, given: str,
 
         def test_right(world):
             world.play()
-        """,
-    )
+        """)
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines([f"{said} {given}"])
 
 
-def test_seeds_of_a_test_without_a_seed_are_refused(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_seeds_of_a_test_without_a_seed_are_refused(run: Run) -> None:
+    result = run("""
         import pytest
 
         @pytest.mark.flux_seeds(3)
@@ -288,8 +267,7 @@ def test_seeds_of_a_test_without_a_seed_are_refused(pytester: pytest.Pytester) -
 
             def test_with(self, flux_seed):
                 pass
-        """,
-    )
+        """)
     result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(["flux_seeds: expected a test whose arguments use a seed (*"])
 
@@ -298,10 +276,8 @@ def test_seeds_of_a_test_without_a_seed_are_refused(pytester: pytest.Pytester) -
     ("option", "value", "least"),
     [("--flux-seeds", "0", 1), ("--flux-seeds", "x", 1), ("--flux-seed", "-1", 0)],
 )
-def test_option_says_which_numbers_it_takes(
-    pytester: pytest.Pytester, option: str, value: str, least: int
-) -> None:
-    result = run(pytester, "def test_seed(flux_seed): pass", f"{option}={value}")
+def test_option_says_which_numbers_it_takes(run: Run, option: str, value: str, least: int) -> None:
+    result = run("def test_seed(flux_seed): pass", f"{option}={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{option}: expected a number from {least}, got '{value}'"])
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
+
+from tests.support.user_tests import Run
 
 pytest_plugins = ["pytester"]
 
 
-def run(pytester: pytest.Pytester, source: str, *args: str) -> pytest.RunResult:
-    """Run a user's tests: with flux-trio's plugin, and without pytest-trio and this tree's."""
-    pytester.makepyfile(dedent(source))
-    return pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider", *args)
-
-
-def test_world_is_played_without_any_setting(pytester: pytest.Pytester) -> None:
-    run(
-        pytester,
-        """
+def test_world_is_played_without_any_setting(run: Run) -> None:
+    run("""
         from flux_trio.lab import Crash, When
 
         def test_scheduler_dies_before_it_answers(world, faults):
@@ -27,14 +19,12 @@ def test_world_is_played_without_any_setting(pytester: pytest.Pytester) -> None:
             outcome = world.play()
             assert outcome.struck == (faults[0],)
             assert [r.data["what"] for r in world.trace if r.kind == "module"].count("crashed") == 1
-        """,
-    ).assert_outcomes(passed=1)
+        """).assert_outcomes(passed=1)
 
 
-def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> None:
+def test_fault_that_never_strikes_is_a_warning(run: Run) -> None:
     """Not for a plan that is drawn: there it is usual."""
     result = run(
-        pytester,
         """
         from flux_trio.lab import Crash, Plan, When
 
@@ -64,19 +54,15 @@ def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> Non
     )
 
 
-def test_world_that_is_not_played_fails(pytester: pytest.Pytester) -> None:
-    result = run(pytester, "def test_forgets(world): world.submit()")
+def test_world_that_is_not_played_fails(run: Run) -> None:
+    result = run("def test_forgets(world): world.submit()")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["AssertionError: the test has not played its *call world.play()"])
     result.stdout.no_fnmatch_line("During handling*")
 
 
-def test_world_of_a_test_that_fails_or_plays_in_vain_says_no_more(
-    pytester: pytest.Pytester,
-) -> None:
-    result = run(
-        pytester,
-        """
+def test_world_of_a_test_that_fails_or_plays_in_vain_says_no_more(run: Run) -> None:
+    result = run("""
         import pytest
 
         def test_fails_before(world):
@@ -93,8 +79,7 @@ def test_world_of_a_test_that_fails_or_plays_in_vain_says_no_more(
 
         def test_skips(world):
             pytest.skip("not today")
-        """,
-    )
+        """)
     result.assert_outcomes(failed=2, passed=1, skipped=1)
 
 
@@ -115,8 +100,8 @@ BROKEN = """
     """
 
 
-def test_broken_property_is_told_as_the_smallest_story(pytester: pytest.Pytester) -> None:
-    result = run(pytester, BROKEN.format(mark=""))
+def test_broken_property_is_told_as_the_smallest_story(run: Run) -> None:
+    result = run(BROKEN.format(mark=""))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*PropertyBroken: seed 0: * is broken by job-manager", "*sched has crashed*"]
@@ -124,13 +109,13 @@ def test_broken_property_is_told_as_the_smallest_story(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*The plan:", "*seed = 0", '*type = "crash", module = "sched"*'])
 
 
-def test_unjudged_world_fails_nothing(pytester: pytest.Pytester) -> None:
-    run(pytester, BROKEN.format(mark="@pytest.mark.flux_unjudged")).assert_outcomes(passed=1)
+def test_unjudged_world_fails_nothing(run: Run) -> None:
+    run(BROKEN.format(mark="@pytest.mark.flux_unjudged")).assert_outcomes(passed=1)
 
 
-def test_what_is_broken_on_purpose_is_named(pytester: pytest.Pytester) -> None:
+def test_what_is_broken_on_purpose_is_named(run: Run) -> None:
     named = '@pytest.mark.flux_breaks("invariant.nobody-stuck")'
-    result = run(pytester, BROKEN.format(mark=named))
+    result = run(BROKEN.format(mark=named))
     result.assert_outcomes(failed=1)
     result.stdout.no_fnmatch_line("*PropertyBroken: seed 0: invariant.nobody-stuck is*")
 
@@ -158,18 +143,17 @@ SEEDED = """
     ],
 )
 def test_seeds_are_those_of_marker_and_options(
-    pytester: pytest.Pytester, args: tuple[str, ...], passed: int, header: str
+    run: Run, args: tuple[str, ...], passed: int, header: str
 ) -> None:
-    result = run(pytester, SEEDED, "-vv", *args)
+    result = run(SEEDED, "-vv", *args)
     result.assert_outcomes(passed=passed)
     result.stdout.fnmatch_lines([f"*test_marked[[]seed-{7 if header else 1}[]]*"])
     assert header in result.stdout.str()
 
 
 @pytest.mark.parametrize("args", [(), ("--flux-seeds", "3"), ("--flux-seed", "7")])
-def test_seeds_of_the_test_itself_stand(pytester: pytest.Pytester, args: tuple[str, ...]) -> None:
+def test_seeds_of_the_test_itself_stand(run: Run, args: tuple[str, ...]) -> None:
     result = run(
-        pytester,
         """
         import pytest
 
@@ -188,7 +172,9 @@ def test_seeds_of_the_test_itself_stand(pytester: pytest.Pytester, args: tuple[s
     result.assert_outcomes(passed=4)
 
 
-def test_run_that_repeats_a_failed_test_has_checks_of_its_own(pytester: pytest.Pytester) -> None:
+def test_run_that_repeats_a_failed_test_has_checks_of_its_own(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     pytester.makeconftest(
         """
         from _pytest.runner import runtestprotocol
@@ -200,24 +186,19 @@ def test_run_that_repeats_a_failed_test_has_checks_of_its_own(pytester: pytest.P
             return True
         """
     )
-    result = run(
-        pytester,
-        """
+    result = run("""
         runs = []
 
         def test_fails_once(world):
             runs.append(world)
             assert len(runs) == 2
             world.play()
-        """,
-    )
+        """)
     result.assert_outcomes(passed=1)
 
 
-def test_instance_is_driven_by_a_plain_test(pytester: pytest.Pytester) -> None:
-    run(
-        pytester,
-        """
+def test_instance_is_driven_by_a_plain_test(run: Run) -> None:
+    run("""
         import pytest
 
         def test_job_outlives_a_reload(instance):
@@ -247,14 +228,11 @@ def test_instance_is_driven_by_a_plain_test(pytester: pytest.Pytester) -> None:
         @pytest.mark.flux_instance(config="[sched]\\npolicy = 'easy'")
         def test_options(instance):
             assert instance.request("sched.stats-get")["policy"] == "easy"
-        """,
-    ).assert_outcomes(passed=4)
+        """).assert_outcomes(passed=4)
 
 
-def test_instance_is_judged(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_instance_is_judged(run: Run) -> None:
+    result = run("""
         import pytest
         from flux_trio.messages import FluxError
 
@@ -272,17 +250,14 @@ def test_instance_is_judged(pytester: pytest.Pytester) -> None:
         @pytest.mark.flux_unjudged
         def test_unjudged(instance):
             ask(instance)
-        """,
-    )
+        """)
     result.assert_outcomes(failed=1, passed=2)
     result.stdout.fnmatch_lines(["ClausesBroken: 32.hello.4 broken by client*"])
     result.stdout.no_fnmatch_line("*traceback*")
 
 
-def test_what_the_end_of_the_test_breaks_is_an_error_beside_it(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_what_the_end_of_the_test_breaks_is_an_error_beside_it(run: Run) -> None:
+    result = run("""
         import pytest
         from flux_trio.messages import FluxError
 
@@ -295,28 +270,22 @@ def test_what_the_end_of_the_test_breaks_is_an_error_beside_it(pytester: pytest.
 
         def test_passes(late):
             pass
-        """,
-    )
+        """)
     result.assert_outcomes(passed=1, errors=1)
 
 
-def test_what_an_instance_at_rest_owes_fails_the_test(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_what_an_instance_at_rest_owes_fails_the_test(run: Run) -> None:
+    result = run("""
         def test_owes(instance, fake_scheduler):
             fake_scheduler.fake.handle.note("resource", {"what": "down", "targets": "0"})
             instance.advance(1.0)
-        """,
-    )
+        """)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*ClausesBroken: 28.background.7 broken by resource*"])
 
 
-def test_fixtures_serve_an_async_test(pytester: pytest.Pytester) -> None:
-    run(
-        pytester,
-        """
+def test_fixtures_serve_an_async_test(run: Run) -> None:
+    run("""
         import asyncio
         from flux_trio.lab import JobPlan
 
@@ -327,14 +296,11 @@ def test_fixtures_serve_an_async_test(pytester: pytest.Pytester) -> None:
                 return world.play().problems
 
             assert asyncio.run(main()) == ()
-        """,
-    ).assert_outcomes(passed=1)
+        """).assert_outcomes(passed=1)
 
 
-def test_async_test_runs_under_trio_in_virtual_time(pytester: pytest.Pytester) -> None:
-    run(
-        pytester,
-        """
+def test_async_test_runs_under_trio_in_virtual_time(run: Run) -> None:
+    run("""
         import trio
         from flux_trio.testing import simulated_instance
 
@@ -345,14 +311,11 @@ def test_async_test_runs_under_trio_in_virtual_time(pytester: pytest.Pytester) -
             async with simulated_instance() as instance, instance.connect() as handle:
                 assert await handle.call("job-manager.getinfo") == {"max_jobid": 0}
             assert trio.current_time() >= 3600
-        """,
-    ).assert_outcomes(passed=1)
+        """).assert_outcomes(passed=1)
 
 
-def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None:
-    run(
-        pytester,
-        """
+def test_strategies_make_what_flux_trio_reads(run: Run) -> None:
+    run("""
         from hypothesis import given, settings
         from flux_trio.lab import Plan, run_plan
         from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
@@ -377,8 +340,7 @@ def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None
         def test_plans(plan):
             assert plan_from_toml(plan_to_toml(plan)) == plan
             assert run_plan(plan).problems == ()
-        """,
-    ).assert_outcomes(passed=4)
+        """).assert_outcomes(passed=4)
 
 
 DEEP = """
@@ -403,6 +365,6 @@ DEEP = """
     """
 
 
-def test_depth_of_a_world(pytester: pytest.Pytester) -> None:
-    run(pytester, DEEP.format(is_deep=False)).assert_outcomes(passed=3)
-    run(pytester, DEEP.format(is_deep=True), "--flux-depth", "stack").assert_outcomes(passed=3)
+def test_depth_of_a_world(run: Run) -> None:
+    run(DEEP.format(is_deep=False)).assert_outcomes(passed=3)
+    run(DEEP.format(is_deep=True), "--flux-depth", "stack").assert_outcomes(passed=3)

@@ -6,6 +6,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.support.user_tests import Run
+
 pytest_plugins = ["pytester"]
 
 PLUGIN = """
@@ -35,16 +37,21 @@ ON_PURPOSE = '@pytest.mark.flux_breaks("plugin", "inactive")'
 OWN_TRACEBACK = ['>*return {}[[]"nokey"[]]', "E*KeyError: 'nokey'"]
 
 
-def run(pytester: pytest.Pytester, test: str, state: str, *args: str) -> pytest.RunResult:
-    pytester.makepyfile(mine=dedent(PLUGIN).format(state=state))
-    pytester.makepyfile("import pytest\n" + dedent(test))
-    return pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider", *args)
+@pytest.fixture
+def run_beside(pytester: pytest.Pytester, run: Run) -> Run:
+    """Runs a test beside the plugin of mine.py, which raises in a state."""
+
+    def run_test(test: str, state: str, *args: str) -> pytest.RunResult:
+        pytester.makepyfile(mine=dedent(PLUGIN).format(state=state))
+        return run("import pytest\n" + dedent(test), *args)
+
+    return run_test
 
 
 @pytest.mark.parametrize(("state", "depth"), [("priority", "cores"), ("inactive", "stack")])
-def test_plugin_that_raises_in_a_world(pytester: pytest.Pytester, state: str, depth: str) -> None:
+def test_plugin_that_raises_in_a_world(run_beside: Run, state: str, depth: str) -> None:
     args = ("--flux-depth", depth)
-    result = run(pytester, WORLD.format(mark=""), state, *args)
+    result = run_beside(WORLD.format(mark=""), state, *args)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -53,14 +60,14 @@ def test_plugin_that_raises_in_a_world(pytester: pytest.Pytester, state: str, de
             f"*found: *mine failed in job.state.{state}: KeyError: 'nokey' (mine.py:*)",
         ]
     )
-    run(pytester, WORLD.format(mark=ON_PURPOSE), state, *args).assert_outcomes(passed=1)
+    run_beside(WORLD.format(mark=ON_PURPOSE), state, *args).assert_outcomes(passed=1)
 
 
-def test_plugin_that_raises_in_an_instance(pytester: pytest.Pytester) -> None:
-    result = run(pytester, INSTANCE.format(mark=""), "run")
+def test_plugin_that_raises_in_an_instance(run_beside: Run) -> None:
+    result = run_beside(INSTANCE.format(mark=""), "run")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(OWN_TRACEBACK)
-    run(pytester, INSTANCE.format(mark=ON_PURPOSE), "run").assert_outcomes(passed=1)
+    run_beside(INSTANCE.format(mark=ON_PURPOSE), "run").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +78,7 @@ def test_plugin_that_raises_in_an_instance(pytester: pytest.Pytester) -> None:
         "instance.do(trio.sleep, 1.0)",
     ],
 )
-def test_call_that_fails_raises_the_error_of_the_plugin_first(
-    pytester: pytest.Pytester, call: str
-) -> None:
+def test_call_that_fails_raises_the_error_of_the_plugin_first(run_beside: Run, call: str) -> None:
     test = """
     import trio
 
@@ -83,17 +88,17 @@ def test_call_that_fails_raises_the_error_of_the_plugin_first(
         instance.submit()
         {call}
     """
-    result = run(pytester, test.format(mark="", call=call), "priority")
+    result = run_beside(test.format(mark="", call=call), "priority")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f">*{call}".replace("[", "[[]"), *OWN_TRACEBACK])
     on_purpose = test.format(mark='@pytest.mark.flux_breaks("plugin")', call=call)
-    result = run(pytester, on_purpose, "priority")
+    result = run_beside(on_purpose, "priority")
     result.assert_outcomes(failed=1)
     result.stdout.no_fnmatch_line("E*KeyError: 'nokey'")
 
 
 def test_plugin_that_raises_when_the_instance_ends_is_an_error_beside_the_test(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, run: Run
 ) -> None:
     pytester.makepyfile(
         mine="""
@@ -104,7 +109,7 @@ def test_plugin_that_raises_when_the_instance_ends_is_an_error_beside_the_test(
                 return {}["nokey"]
         """
     )
-    pytester.makepyfile(
+    result = run(
         """
         import pytest
 
@@ -113,13 +118,12 @@ def test_plugin_that_raises_when_the_instance_ends_is_an_error_beside_the_test(
             pass
         """
     )
-    result = pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(OWN_TRACEBACK)
 
 
-def test_plugin_that_ends_the_program_fails_the_test(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
+def test_plugin_that_ends_the_program_fails_the_test(run: Run) -> None:
+    result = run(
         """
         import pytest
         from flux_trio import jobtap
@@ -137,12 +141,11 @@ def test_plugin_that_ends_the_program_fails_the_test(pytester: pytest.Pytester) 
             pass
         """
     )
-    result = pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider")
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["*HandlerFailed: plugin mine failed in job.state.run for job *"])
 
 
-def test_fault_of_a_plugin_is_no_failure(pytester: pytest.Pytester) -> None:
+def test_fault_of_a_plugin_is_no_failure(pytester: pytest.Pytester, run: Run) -> None:
     test = """
     from flux_trio.lab import PluginRaises
 
@@ -156,8 +159,5 @@ def test_fault_of_a_plugin_is_no_failure(pytester: pytest.Pytester) -> None:
     """
     quiet = dedent(PLUGIN).format(state="inactive").replace('return {}["nokey"]', "pass")
     pytester.makepyfile(mine=quiet)
-    pytester.makepyfile(dedent(test))
     for depth in ("cores", "stack"):
-        pytester.runpytest_inprocess(
-            "-q", "-p", "no:trio", "-p", "no:cacheprovider", "--flux-depth", depth
-        ).assert_outcomes(passed=1)
+        run(test, "--flux-depth", depth).assert_outcomes(passed=1)
