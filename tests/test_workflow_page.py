@@ -10,15 +10,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from docs.make_tutorial import DEADLINE_S, ROOT, commands
+
 PAGE = ROOT / "docs" / "howto" / "run-a-workflow.md"
-DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
-
-
-def commands() -> list[str]:
-    """What stands behind the prompts, one shell command each."""
-    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
 @pytest.mark.real
@@ -26,7 +20,9 @@ def commands() -> list[str]:
 def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     """26.format.5, 26.schemes.5, 26.schemes.6, 26.schemes.7"""
     script = tmp_path / "script"
-    script.write_text("\n".join(["set -eu", *commands(), "flux-trio cancel --all", "echo done"]))
+    script.write_text(
+        "\n".join(["set -eu", *commands(PAGE.read_text()), "flux-trio cancel --all", "echo done"])
+    )
     environment = {key: value for key, value in os.environ.items() if "FLUX" not in key}
     environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     statedir = tmp_path / "state"

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -17,6 +12,7 @@ from flux_trio.cli.instance.enclosing import environment_inside
 from flux_trio.cli.instance.starting import shell_of_terminal, sign_of_start, statedir_of_user
 from flux_trio.client import InstanceStarting, NoInstance, await_instance, find_instance
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment, flux_trio
+from tests.support.terminal import on_terminal
 
 SIMULATED = "[exec]\nsimulate = true\n"
 
@@ -121,34 +117,10 @@ def test_commands_that_follow_at_once_find_the_instance(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_start_in_a_terminal_opens_the_users_shell(tmp_path: Path) -> None:
-    env = environment(SHELL="/bin/sh", PS1="", TMPDIR=str(tmp_path))
-    command = [sys.executable, "-m", "flux_trio", "start", "-s", "4"]
-    leader, follower = pty.openpty()
-    shell = subprocess.Popen(
-        command, env=env, stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
-    )  # fmt: skip
-    os.close(follower)
-    os.write(leader, b"echo at=$FLUX_TRIO_STATEDIR; exit 7\n")
-    said = read_all(leader, shell)
-    assert shell.wait(DEADLINE_S) == 7, said
+    places = {"SHELL": "/bin/sh", "PS1": "", "TMPDIR": str(tmp_path)}
+    with on_terminal("start", "-s", "4", **places) as terminal:
+        terminal.type("echo at=$FLUX_TRIO_STATEDIR; exit 7")
+        said, code = terminal.until_end()
+    assert code == 7, said
     assert "flux-trio start: the instance ends when you leave this shell" in said
     assert f"at={tmp_path}/flux-trio-" in said
-
-
-def read_all(terminal: int, process: subprocess.Popen[bytes]) -> str:
-    """Return what is written to a terminal until its process has ended."""
-    said = b""
-    ends = time.monotonic() + DEADLINE_S
-    while time.monotonic() < ends:
-        ready, _, _ = select.select([terminal], [], [], 0.05)
-        if not ready:
-            if process.poll() is not None:
-                break
-            continue
-        try:
-            said += os.read(terminal, 65536)
-        except OSError:  # the other side is closed
-            break
-    os.close(terminal)
-    return said.decode()

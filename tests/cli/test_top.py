@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
-import select
-import subprocess
-import time
 from typing import Any
 
 import pytest
@@ -15,7 +10,8 @@ from rich.console import Console
 
 from flux_trio.cli.jobs.top_screen import Snapshot, View, screen
 from flux_trio.formats import Idset, ResourceSet, format_fluid
-from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance
+from tests.support.instance import RunningInstance
+from tests.support.terminal import on_terminal
 
 NOW = 10_000.0
 FOUR = ResourceSet.build([(rank, 0b11, 0) for rank in range(4)], lambda rank: f"n{rank}")
@@ -125,31 +121,13 @@ def test_it_is_shown_once_where_there_is_no_terminal(instance: RunningInstance) 
 
 @pytest.mark.real
 def test_a_terminal_shows_it_until_q(instance: RunningInstance) -> None:
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [*FLUX_TRIO, "top"],
-        env=instance.env | {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    text = _read_until(leader, b"jobs: ")
-    assert b"\x1b[?1049h" in text  # a screen of its own
-    os.write(leader, b"q")
-    _read_until(leader, b"\x1b[?1049l")
-    assert process.wait(DEADLINE_S) == 0
-    os.close(leader)
-
-
-def _read_until(terminal: int, text: bytes) -> bytes:
-    seen = b""
-    deadline = time.monotonic() + DEADLINE_S
-    while text not in seen:
-        ready, _, _ = select.select([terminal], [], [], deadline - time.monotonic())
-        assert ready, seen
-        seen += os.read(terminal, 65536)
-    return seen
+    size = {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    with on_terminal("top", **instance.env, **size) as terminal:
+        assert "\x1b[?1049h" in terminal.until("jobs: ")  # a screen of its own
+        terminal.press("q")
+        rest, code = terminal.until_end()
+    assert "\x1b[?1049l" in rest
+    assert code == 0
 
 
 @pytest.mark.real

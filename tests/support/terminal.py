@@ -62,12 +62,12 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(*args: str) -> Iterator[Terminal]:
-    """Run `flux-trio args...` on a terminal during the block."""
+def on_terminal(*args: str, **env: str) -> Iterator[Terminal]:
+    """Run `flux-trio args...` on a terminal during the block, with more variables."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*FLUX_TRIO, *args],
-        env=environment(),
+        env=environment(**env),
         stdin=slave,
         stdout=slave,
         stderr=slave,
