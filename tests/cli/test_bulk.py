@@ -179,7 +179,7 @@ def test_watch_takes_the_jobs_of_a_state(instance: RunningInstance, tmp_path: Pa
         1,
         "flux-trio watch: ERROR: At least one job selection option is required\n",
     )
-    jobid = instance.ok("submit", "echo", "seen").strip()
+    jobid = instance.submitted("echo", "seen")
     done = instance.invoke("watch", "f1", jobid)
     assert (done.exit_code, done.stdout) == (1, "seen\n")
     assert done.stderr == "flux-trio watch: ERROR: ƒ1: unknown job id\n"

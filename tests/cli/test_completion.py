@@ -78,7 +78,7 @@ def test_ids_of_active_jobs_are_offered(
     for name in OWN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FLUX_TRIO_STATEDIR", str(instance.statedir))
-    held = instance.ok("submit", "--urgency=hold", "true").strip()
+    held = instance.submitted("--urgency=hold", "true")
     assert offered("job", "info", "") == [held]
     assert offered("cancel", "f") == [f"f{held[1:]}"]
     assert offered("cancel", "1") == []

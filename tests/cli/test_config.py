@@ -132,7 +132,7 @@ def test_file_that_is_no_text_is_named(instance: RunningInstance, tmp_path: Path
 def test_tools_for_jobs_do_without_the_configuration(instance: RunningInstance, file: Path) -> None:
     """33.tools.1"""
     file.unlink()
-    jobid = instance.ok("submit", "-q", "batch", "-t1", QUICK, "true").strip()
+    jobid = instance.submitted("-q", "batch", "-t1", QUICK, "true")
     assert jobid in instance.ok("jobs", "-a", "-q", "batch")
     assert instance.call("config", "reload").stderr.endswith(
         "config.toml: No such file or directory\n"

@@ -136,8 +136,8 @@ def test_plugin_and_its_module_are_removed_without_the_task_that_goes_on(tmp_pat
             0,
             f"flux-trio module reload: {name} goes on, and was abandoned\n",
         )
-        jobid = held.instance.ok("submit", "true").strip()
-        held.instance.ok("job", "wait-event", "-q", jobid, "clean")
+        jobid = held.instance.submitted("true")
+        held.instance.over(jobid)
         held.instance.ok("jobtap", "load", tmp_path / "holds.py")
         last = held.hold("shield")
         assert held.instance.stop() == 0

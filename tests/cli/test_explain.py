@@ -53,17 +53,12 @@ def test_job_without_a_request_has_no_place() -> None:
     assert found == ["the scheduler has no request for it"]
 
 
-def submit(instance: RunningInstance, *options: str) -> str:
-    pretend = "--setattr=exec.test.run_duration=600"
-    return instance.ok("submit", *options, pretend, "true").strip()
-
-
 @pytest.mark.real
 def test_jobs_of_a_real_instance(instance: RunningInstance) -> None:
-    running = submit(instance, "-N2", "-n4", "-t", "10m")
+    running = instance.simulated(600, "-N2", "-n4", "-t", "10m")
     instance.ok("job", "wait-event", "-q", running, "start")
-    head, behind = submit(instance, "-N2", "-n4"), submit(instance, "-N2", "-n4")
-    held = submit(instance, "--urgency=hold")
+    head, behind = instance.simulated(600, "-N2", "-n4"), instance.simulated(600, "-N2", "-n4")
+    held = instance.simulated(600, "--urgency=hold")
     text = instance.ok("job", "explain", head, behind)
     first, second = re.split(r"\n(?=ƒ)", text.strip())
     assert first.startswith(f"{head} is in SCHED with priority 16.\nPriority:\n  .priority-def")
@@ -78,14 +73,14 @@ def test_jobs_of_a_real_instance(instance: RunningInstance) -> None:
     assert why[behind].startswith(f"place 2 of 2 in the queue, policy fifo, behind {head}; insuff")
     for jobid in (held, behind, head, running):
         instance.ok("cancel", jobid)
-        instance.ok("job", "wait-event", "-q", jobid, "clean")
+        instance.over(jobid)
     assert instance.ok("job", "explain", held) == f"{held} is INACTIVE: Canceled\n"
 
 
 @pytest.mark.real
 def test_job_that_can_never_run_says_why_it_ended(instance: RunningInstance) -> None:
-    jobid = submit(instance, "-N20")
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    jobid = instance.simulated(600, "-N20")
+    instance.over(jobid)
     assert "unsatisfiable" in instance.ok("job", "explain", jobid)
 
 

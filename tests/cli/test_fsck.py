@@ -23,7 +23,7 @@ def fsck(*args: str | Path) -> tuple[int, str, str]:
 def test_directory_is_checked_damaged_refused_and_repaired(tmp_path: Path) -> None:
     file = tmp_path / "state.sqlite"
     with running_instance(tmp_path, SIMULATED) as instance:
-        jobid = instance.ok("submit", "true").strip()
+        jobid = instance.submitted("true")
         instance.ok("job", "wait-event", jobid, "clean")
         code, out, err = fsck("--statedir", tmp_path)
         assert (code, out) == (2, "")

@@ -41,7 +41,7 @@ class Nested(RunningInstance):
         config.write_text('[exec]\nkill-timeout = "60s"\n')
         script = f"exec {SELF} start --config {config} >>{self.output}"
         command = [f"--env=TMPDIR={directory}", *options, "sh", "-c", script]
-        self.jobid = outer.ok("submit", *command).strip()
+        self.jobid = outer.submitted(*command)
         until(lambda: self.output.exists() and self.output.read_text().endswith("\n"))
         said = self.output.read_text()
         super().__init__(Path(said.rpartition("=")[2].strip()), outer.process, said)
@@ -53,7 +53,7 @@ def nested_in(outer: RunningInstance, directory: Path, *options: str) -> Iterato
     nested = Nested(outer, directory, *options)
     yield nested
     outer.ok("cancel", nested.jobid)
-    outer.ok("job", "wait-event", "-q", nested.jobid, "clean")
+    outer.over(nested.jobid)
     assert '"signal":9' not in outer.ok("job", "eventlog", nested.jobid)
     assert not nested.statedir.exists()
 
@@ -110,7 +110,7 @@ def test_it_ends_later_or_sooner_when_the_job_does(
     instance: RunningInstance, nested: Nested
 ) -> None:
     """21.events.11: what the job is told after its start counts, and what it was told before."""
-    sleeps = nested.ok("submit", "sleep", "1000").strip()
+    sleeps = nested.submitted("sleep", "1000")
     nested.ok("job", "wait-event", "-q", sleeps, "start")
     instance.ok("update", nested.jobid, "duration=2h")
     nested.ok("job", "wait-event", "-q", sleeps, "resource-update")
@@ -153,7 +153,7 @@ def test_without_a_command_it_has_a_directory_of_its_own_and_leaves_with_its_job
 ) -> None:
     with nested_in(instance, tmp_path, "--job-name=left") as nested:
         assert nested.statedir.parent == tmp_path
-        left = nested.ok("submit", "sleep", "1000").strip()
+        left = nested.submitted("sleep", "1000")
         nested.ok("job", "wait-event", "-q", left, "start")
     # where it was is nobody any more
     assert instance.ok(*LISTING, "-a", nested.jobid) == "left CA\n"
@@ -165,11 +165,11 @@ def test_its_jobs_end_with_it_when_the_time_of_the_job_is_over(
     pid = tmp_path / "pid"
     script = f"{SELF} run sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000'"
     command = [*FLUX_TRIO, "start", "sh", "-c", script]
-    jobid = instance.ok("submit", *command).strip()
+    jobid = instance.submitted(*command)
     until(pid.exists)
     instance.ok("job", "kill", "-s", "ALRM", jobid)  # as at the end of a time limit
     until(lambda: not Path("/proc", pid.read_text().strip()).exists())
-    instance.ok("job", "wait-event", "-q", jobid, "clean")  # else later tests would list it
+    instance.over(jobid)  # else later tests would list it
 
 
 def test_an_instance_in_a_job_that_is_not_there_says_so(instance: RunningInstance) -> None:

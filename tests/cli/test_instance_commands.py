@@ -18,22 +18,6 @@ from tests.support.instance import DEADLINE_S, RunningInstance
 pytestmark = pytest.mark.real
 
 
-def submitted(instance: RunningInstance, *args: str) -> str:
-    """The id of a job that is submitted."""
-    return instance.ok("submit", *args).strip()
-
-
-def simulated(instance: RunningInstance, seconds: float, *args: str) -> str:
-    """The id of a job that only pretends to run."""
-    return submitted(instance, *args, f"--setattr=exec.test.run_duration={seconds}", "simulated")
-
-
-def over(instance: RunningInstance, jobid: str) -> str:
-    """The same id, when nothing of the job is left."""
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
-    return jobid
-
-
 # submit and run
 
 
@@ -105,7 +89,7 @@ def test_two_interrupts_cancel_the_job(instance: RunningInstance) -> None:
 
 
 def test_an_interrupt_and_a_stop_leave_the_job(instance: RunningInstance) -> None:
-    jobid = submitted(instance, "sh", "-c", "echo ready; exec sleep 100")
+    jobid = instance.submitted("sh", "-c", "echo ready; exec sleep 100")
     attached = instance.popen("job", "attach", jobid)
     assert attached.stdout is not None
     assert attached.stderr is not None
@@ -145,31 +129,31 @@ def test_a_reader_that_leaves_is_no_traceback(instance: RunningInstance) -> None
 
 
 def test_cancel_ends_a_job_and_says_why(instance: RunningInstance) -> None:
-    jobid = simulated(instance, 1000)
+    jobid = instance.simulated(1000)
     assert instance.ok("cancel", "-m", "no longer", jobid) == ""
-    over(instance, jobid)
+    instance.over(jobid)
     shown = instance.ok("jobs", "-n", "-o", "{status_abbrev} {inactive_reason}", jobid)
     assert shown == "CA Canceled: no longer\n"
 
 
 def test_cancel_goes_on_after_a_job_that_cannot_be(instance: RunningInstance) -> None:
-    gone, waiting = over(instance, simulated(instance, 0.01)), simulated(instance, 1000)
+    gone, waiting = instance.over(instance.simulated(0.01)), instance.simulated(1000)
     done = instance.invoke("cancel", gone, "f1", waiting)
     assert done.stderr == (
         f"flux-trio cancel: ERROR: {gone}: job is inactive\n"
         "flux-trio cancel: ERROR: ƒ1: unknown job id\n"
     )
     assert (done.exit_code, done.stdout) == (1, "")
-    over(instance, waiting)
+    instance.over(waiting)
 
 
 def test_cancel_all_counts(instance: RunningInstance) -> None:
     instance.cancel_all()
-    jobids = [simulated(instance, 1000) for _ in range(2)]
+    jobids = [instance.simulated(1000) for _ in range(2)]
     done = instance.invoke("cancel", "--all")
     assert done.stderr == "flux-trio cancel: Canceled 2 jobs (0 errors)\n"
     for jobid in jobids:
-        over(instance, jobid)
+        instance.over(jobid)
     again = instance.invoke("cancel", "--user", "all")
     assert (again.exit_code, again.stderr) == (0, "flux-trio cancel: Matched 0 jobs\n")
 
@@ -179,9 +163,9 @@ def test_cancel_all_counts(instance: RunningInstance) -> None:
 
 def test_jobs_lists_what_is_active(instance: RunningInstance) -> None:
     instance.cancel_all()
-    running = simulated(instance, 1000, "-n", "4", "--job-name=all-of-it")
+    running = instance.simulated(1000, "-n", "4", "--job-name=all-of-it")
     instance.ok("job", "wait-event", "-q", running, "start")
-    pending = simulated(instance, 1, "--urgency=hold", "-t", "10")
+    pending = instance.simulated(1, "--urgency=hold", "-t", "10")
     header, *rows = instance.ok("jobs").splitlines()
     assert header.split() == ["JOBID", "USER", "NAME", "ST", "NTASKS", "NNODES", "TIME", "INFO"]
     user = user_name(os.getuid())
@@ -194,10 +178,10 @@ def test_jobs_lists_what_is_active(instance: RunningInstance) -> None:
 
 
 def test_jobs_are_chosen_by_state_result_name_and_number(instance: RunningInstance) -> None:
-    done = over(instance, simulated(instance, 0.01, "--job-name=chosen"))
-    canceled = simulated(instance, 1000, "--job-name=chosen", "--urgency=hold")
+    done = instance.over(instance.simulated(0.01, "--job-name=chosen"))
+    canceled = instance.simulated(1000, "--job-name=chosen", "--urgency=hold")
     instance.ok("cancel", canceled)
-    over(instance, canceled)
+    instance.over(canceled)
 
     def chosen(*args: str) -> list[str]:
         return instance.ok("jobs", "-n", "-o", "{id}", "--name=chosen", *args).split()
@@ -214,7 +198,7 @@ def test_jobs_are_chosen_by_state_result_name_and_number(instance: RunningInstan
 
 
 def test_jobs_are_listed_by_id(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     done = instance.invoke("jobs", "-n", "-o", "{id.f58} {status}", "f1", jobid)
     assert (done.exit_code, done.stdout) == (0, f"{jobid} COMPLETED\n")
     assert done.stderr == "flux-trio jobs: ERROR: ƒ1: unknown job id\n"
@@ -229,7 +213,7 @@ def test_jobs_are_listed_by_id(instance: RunningInstance) -> None:
 
 
 def test_the_eventlog_is_shown_as_text_or_as_it_is(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01, "--urgency=20"))
+    jobid = instance.over(instance.simulated(0.01, "--urgency=20"))
     text = instance.ok("job", "eventlog", jobid)
     assert re.match(
         rf"\d+\.\d{{6}} submit userid={os.getuid()} urgency=20 flags=0 version=1\n", text
@@ -242,7 +226,7 @@ def test_the_eventlog_is_shown_as_text_or_as_it_is(instance: RunningInstance) ->
 
 
 def test_data_of_a_job_are_shown_by_key(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     assert json.loads(instance.ok("job", "info", jobid, "jobspec"))["version"] == 1
     assert json.loads(instance.ok("job", "info", "--base", jobid, "R"))["version"] == 1
     assert "finish" in instance.ok("job", "info", jobid, "eventlog")
@@ -252,14 +236,14 @@ def test_data_of_a_job_are_shown_by_key(instance: RunningInstance) -> None:
 
 
 def test_wait_event_prints_the_event_or_why_not(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     assert re.fullmatch(
         r"\d+\.\d{6} finish status=0\n", instance.ok("job", "wait-event", jobid, "finish")
     )
     assert instance.ok("job", "wait-event", "-m", "status=0", "-q", jobid, "finish") == ""
     never = instance.invoke("job", "wait-event", "-m", "status=1", jobid, "finish")
     assert never.stderr == "flux-trio job wait-event: ERROR: event 'finish' never received\n"
-    held = simulated(instance, 1, "--urgency=hold")
+    held = instance.simulated(1, "--urgency=hold")
     timeout = instance.invoke("job", "wait-event", "-t", "10ms", held, "start")
     assert timeout.stderr == (
         "flux-trio job wait-event: ERROR: wait-event timeout on event 'start'\n"
@@ -269,16 +253,16 @@ def test_wait_event_prints_the_event_or_why_not(instance: RunningInstance) -> No
 
 
 def test_attach_shows_the_output_again(instance: RunningInstance) -> None:
-    jobid = over(instance, submitted(instance, "sh", "-c", "echo out; echo err >&2; exit 2"))
+    jobid = instance.over(instance.submitted("sh", "-c", "echo out; echo err >&2; exit 2"))
     done = instance.invoke("job", "attach", jobid)
     assert (done.exit_code, done.stdout) == (2, "out\n")
     assert done.stderr == "err\nflux-trio job attach: task(s) exited with exit code 2\n"
 
 
 def test_attach_to_a_job_that_never_ran_is_exit_code_1(instance: RunningInstance) -> None:
-    jobid = simulated(instance, 1, "--urgency=hold")
+    jobid = instance.simulated(1, "--urgency=hold")
     instance.ok("cancel", "-m", "why", jobid)
-    done = instance.invoke("job", "attach", over(instance, jobid))
+    done = instance.invoke("job", "attach", instance.over(jobid))
     assert re.fullmatch(
         rf"\d+\.\d{{3}}s: job\.exception {jobid} type=cancel severity=0 why\n", done.stderr
     )
@@ -300,7 +284,7 @@ def test_a_job_that_is_not_there_is_named(instance: RunningInstance, args: tuple
 
 def test_resources_are_free_allocated_and_down(instance: RunningInstance) -> None:
     instance.cancel_all()
-    jobid = simulated(instance, 1000, "--requires=big")
+    jobid = instance.simulated(1000, "--requires=big")
     instance.ok("job", "wait-event", "-q", jobid, "alloc")
     instance.ok("resource", "drain", "node0", "bad", "disk")
     listed = [line.split() for line in instance.ok("resource", "list").splitlines()]
@@ -362,9 +346,9 @@ def test_a_scheduler_runs_in_a_process_of_its_own(instance: RunningInstance) -> 
     assert json.loads(instance.ok("module", "stats", "sched-fifo"))["policy"] == "fifo"
     instance.ok("module", "kill", "sched-fifo")
     assert "sched" not in instance.ok("module", "list")
-    waiting = submitted(instance, "true")
+    waiting = instance.submitted("true")
     instance.ok("module", "load", "sched")
-    instance.ok("job", "wait-event", "-q", waiting, "clean")
+    instance.over(waiting)
     assert json.loads(instance.ok("module", "stats", "sched"))["allocated"] == 0
 
 
@@ -441,7 +425,7 @@ def test_a_module_that_cannot_be_changed_is_refused(
 
 
 def test_a_token_makes_a_guest(instance: RunningInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = submitted(instance, "--urgency=hold", "true")
+    mine = instance.submitted("--urgency=hold", "true")
     token = instance.ok("token", "--user", "nobody").strip()
     uri = (instance.statedir / "uri").read_text().strip()
     monkeypatch.setattr(
@@ -477,8 +461,8 @@ def test_you_are_the_user_of_your_token(
     uri = (instance.statedir / "uri").read_text().strip()
     guest = RunningInstance(instance.statedir, instance.process, "")
     guest.env = {"FLUX_TRIO_URI": uri, "FLUX_TRIO_TOKEN": token}
-    owners = submitted(instance, "--urgency=hold", "true")
-    guests = submitted(guest, "--urgency=hold", "true")
+    owners = instance.submitted("--urgency=hold", "true")
+    guests = guest.submitted("--urgency=hold", "true")
 
     def listed(asking: RunningInstance) -> set[str]:
         with monkeypatch.context() as patch:

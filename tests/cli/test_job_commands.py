@@ -12,31 +12,12 @@ from tests.support.instance import DEADLINE_S, RunningInstance
 
 pytestmark = pytest.mark.real
 
-RUN_DURATION = "exec.test.run_duration"
-
-
-def simulated(instance: RunningInstance, seconds: float, *args: str) -> str:
-    """The id of a job that only pretends to run."""
-    return instance.ok("submit", *args, f"--setattr={RUN_DURATION}={seconds}", "x").strip()
-
-
-def started(instance: RunningInstance, *args: str) -> str:
-    """The id of one that runs."""
-    jobid = simulated(instance, 1000, *args)
-    instance.ok("job", "wait-event", "-q", jobid, "start")
-    return jobid
-
-
-def over(instance: RunningInstance, jobid: str) -> str:
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
-    return jobid
-
 
 # raise, raiseall
 
 
 def test_raise_takes_a_note_after_the_ids(instance: RunningInstance) -> None:
-    jobids = [started(instance), started(instance)]
+    jobids = [instance.started(), instance.started()]
     instance.ok("job", "raise", "-s", "3", "-t", "odd", *jobids, "of", "no", "weight")
     for jobid in jobids:
         event = json.loads(instance.ok("job", "wait-event", "-f", "json", jobid, "exception"))
@@ -44,22 +25,22 @@ def test_raise_takes_a_note_after_the_ids(instance: RunningInstance) -> None:
             "type": "odd", "severity": 3, "note": "of no weight", "userid": 0,
         }  # fmt: skip
     instance.ok("job", "raise", jobids[0], "--", jobids[1], "is no target")
-    over(instance, jobids[0])
+    instance.over(jobids[0])
     shown = instance.ok("jobs", "-n", "-o", "{status_abbrev} {exception.note}", *jobids)
     assert shown == f"CA {jobids[1]} is no target\nR of no weight\n"
     instance.ok("job", "raise", "-m", "enough", jobids[1])
 
 
 def test_raise_goes_on_after_a_job_that_cannot_be(instance: RunningInstance) -> None:
-    jobid = started(instance)
+    jobid = instance.started()
     done = instance.invoke("job", "raise", "f1", jobid)
     assert (done.exit_code, done.stderr) == (1, "flux-trio job raise: ERROR: ƒ1: unknown job id\n")
-    over(instance, jobid)
+    instance.over(jobid)
 
 
 def test_raiseall_counts_until_it_is_forced(instance: RunningInstance) -> None:
     instance.cancel_all()
-    jobid = started(instance)
+    jobid = instance.started()
     tried = instance.invoke("job", "raiseall", "-S", "run", "odd", "a", "note")
     assert tried.stderr == "flux-trio job raiseall: Command matched 1 jobs (-f to confirm)\n"
     done = instance.invoke("job", "raiseall", "-f", "odd", "a", "note")
@@ -85,7 +66,7 @@ def test_kill_sends_a_signal_to_the_processes(instance: RunningInstance) -> None
 
 
 def test_kill_says_which_jobs_do_not_run(instance: RunningInstance) -> None:
-    held = simulated(instance, 1, "--urgency=hold")
+    held = instance.simulated(1, "--urgency=hold")
     done = instance.invoke("job", "kill", held, "f1")
     assert (done.exit_code, done.stderr) == (
         1,
@@ -97,7 +78,7 @@ def test_kill_says_which_jobs_do_not_run(instance: RunningInstance) -> None:
 
 def test_killall_counts_until_it_is_forced(instance: RunningInstance) -> None:
     instance.cancel_all()
-    jobid = started(instance)
+    jobid = instance.started()
     tried = instance.invoke("job", "killall")
     assert tried.stderr == "flux-trio job killall: Command matched 1 jobs (-f to confirm)\n"
     done = instance.invoke("job", "killall", "-f", "-s", "KILL")
@@ -109,13 +90,13 @@ def test_killall_counts_until_it_is_forced(instance: RunningInstance) -> None:
 
 
 def test_urgency_tells_the_one_of_before(instance: RunningInstance) -> None:
-    jobid = simulated(instance, 1, "--urgency=hold")
+    jobid = instance.simulated(1, "--urgency=hold")
     told = [
         instance.invoke("job", "urgency", "-v", jobid, urgency).stderr for urgency in ("hold", "0")
     ]
     assert told == ["old urgency: job held\n"] * 2
     instance.ok("job", "urgency", jobid, "expedite")
-    over(instance, jobid)
+    instance.over(jobid)
     done = instance.invoke("job", "urgency", jobid, "16")
     assert (done.exit_code, done.stderr) == (
         1,
@@ -124,7 +105,7 @@ def test_urgency_tells_the_one_of_before(instance: RunningInstance) -> None:
 
 
 def test_a_memo_is_listed(instance: RunningInstance) -> None:
-    jobid = started(instance)
+    jobid = instance.started()
     assert instance.ok("job", "memo", jobid, "a.b=1", "text=some words", "a.c=[2]") == ""
     shown = instance.ok("jobs", "-n", "-o", "{user.a.b} {annotations.user.text} {user.a.c}", jobid)
     assert shown == "1 some words [2]\n"
@@ -135,8 +116,8 @@ def test_a_memo_is_listed(instance: RunningInstance) -> None:
 
 
 def test_wait_tells_each_result_once(instance: RunningInstance) -> None:
-    good = simulated(instance, 0.01, "--flags=waitable")
-    bad = simulated(instance, 0.01, "--flags=waitable", "-S", "exec.test.wait_status=768")
+    good = instance.simulated(0.01, "--flags=waitable")
+    bad = instance.simulated(0.01, "--flags=waitable", "-S", "exec.test.wait_status=768")
     assert instance.invoke("job", "wait", good).output == ""
     done = instance.invoke("job", "wait")
     assert (done.exit_code, done.stdout) == (1, f"{bad}\n")
@@ -152,8 +133,8 @@ def test_wait_tells_each_result_once(instance: RunningInstance) -> None:
 
 
 def test_wait_for_all_tells_what_failed(instance: RunningInstance) -> None:
-    jobs = [simulated(instance, 0.01, "--flags=waitable") for _ in range(2)]
-    bad = simulated(instance, 1000, "--flags=waitable")
+    jobs = [instance.simulated(0.01, "--flags=waitable") for _ in range(2)]
+    bad = instance.simulated(1000, "--flags=waitable")
     instance.ok("cancel", "-m", "enough", bad)
     done = instance.invoke("job", "wait", "--all", "-v")
     assert done.exit_code == 1
@@ -168,8 +149,8 @@ def test_wait_for_all_tells_what_failed(instance: RunningInstance) -> None:
 
 def test_status_is_the_worst_of_several(instance: RunningInstance) -> None:
     good, three = (
-        simulated(instance, 0.01),
-        simulated(instance, 0.01, "-S", "exec.test.wait_status=768"),
+        instance.simulated(0.01),
+        instance.simulated(0.01, "-S", "exec.test.wait_status=768"),
     )
     assert instance.invoke("job", "status", good).exit_code == 0
     done = instance.invoke("job", "status", "-vv", good, three)
@@ -178,7 +159,7 @@ def test_status_is_the_worst_of_several(instance: RunningInstance) -> None:
         f"flux-trio job status: {good}: exited with exit code 0\n"
         f"flux-trio job status: {three}: exited with exit code 3\n",
     )
-    held = simulated(instance, 1, "--urgency=hold")
+    held = instance.simulated(1, "--urgency=hold")
     instance.ok("cancel", held)
     done = instance.invoke("job", "status", "-v", "-e", "42", "--json", held)
     assert (done.exit_code, done.stderr) == (
@@ -194,26 +175,26 @@ def test_status_is_the_worst_of_several(instance: RunningInstance) -> None:
 
 
 def test_last_is_what_was_submitted_last(instance: RunningInstance) -> None:
-    jobs = [simulated(instance, 0.01) for _ in range(3)]
+    jobs = [instance.simulated(0.01) for _ in range(3)]
     assert instance.ok("job", "last") == f"{jobs[2]}\n"
     assert instance.ok("job", "last", "2").split() == [jobs[2], jobs[1]]
     assert instance.ok("job", "last", "[2::-1]").split() == jobs
 
 
 def test_timeleft_is_that_of_a_job_that_runs(instance: RunningInstance) -> None:
-    limited, endless = started(instance, "-t", "1h"), started(instance)
+    limited, endless = instance.started("-t", "1h"), instance.started()
     assert 3500 < int(instance.ok("job", "timeleft", limited)) <= 3600
     assert re.fullmatch(r"(59\.\d+m|60m|1h)\n", instance.ok("job", "timeleft", "-H", limited))
     assert instance.ok("job", "timeleft", endless) == "4294967295\n"
     assert instance.ok("job", "timeleft", "-H", endless) == "infinity\n"
-    held = simulated(instance, 1, "--urgency=hold")
+    held = instance.simulated(1, "--urgency=hold")
     done = instance.invoke("job", "timeleft", held)
     assert (done.exit_code, done.stderr) == (
         1,
         "flux-trio job timeleft: ERROR: job has not started\n",
     )
     instance.ok("cancel", held, limited, endless)
-    assert instance.ok("job", "timeleft", over(instance, limited)) == "0\n"
+    assert instance.ok("job", "timeleft", instance.over(limited)) == "0\n"
     inside = instance.ok(
         "run", "-t", "1h", "sh", "-c", f"{__import__('sys').executable} -m flux_trio job timeleft"
     )
@@ -223,7 +204,7 @@ def test_timeleft_is_that_of_a_job_that_runs(instance: RunningInstance) -> None:
 def test_stats_count_jobs(instance: RunningInstance) -> None:
     instance.cancel_all()
     before = json.loads(instance.ok("job", "stats"))
-    started(instance)
+    instance.started()
     after = json.loads(instance.ok("job", "stats"))
     assert after["job_states"]["run"] == before["job_states"]["run"] + 1
     assert after["job_states"]["total"] == before["job_states"]["total"] + 1
@@ -234,7 +215,7 @@ def test_stats_count_jobs(instance: RunningInstance) -> None:
 
 
 def test_events_have_times_in_several_forms(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     iso = instance.ok("job", "eventlog", "-T", "iso", jobid).splitlines()[0]
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6} submit ", iso)
     offsets = instance.ok("job", "eventlog", "-T", "offset", jobid).splitlines()
@@ -247,17 +228,17 @@ def test_events_have_times_in_several_forms(instance: RunningInstance) -> None:
 
 
 def test_an_eventlog_can_be_followed_to_the_end(instance: RunningInstance) -> None:
-    jobid = simulated(instance, 0.05)
+    jobid = instance.simulated(0.05)
     followed = instance.ok("job", "eventlog", "-F", jobid)
     assert followed.splitlines()[-1].split()[1] == "clean"
-    real = over(instance, instance.ok("submit", "true").strip())
+    real = instance.over(instance.submitted("true"))
     exec_log = instance.ok("job", "eventlog", "-p", "exec", real)
     assert exec_log == instance.ok("job", "eventlog", "-p", "guest.exec.eventlog", real)
     assert exec_log.splitlines()[-1].split()[1] == "done"
 
 
 def test_an_event_may_be_waited_for_several_times(instance: RunningInstance) -> None:
-    jobid = started(instance)
+    jobid = instance.started()
     for key in ("a", "b"):
         instance.ok("job", "memo", jobid, f"{key}=1")
     told = instance.ok("job", "wait-event", "-c", "2", "-f", "json", jobid, "memo")
@@ -289,7 +270,7 @@ def test_events_are_told_while_attached(instance: RunningInstance) -> None:
 
 
 def test_attach_may_end_at_an_event(instance: RunningInstance) -> None:
-    jobid = started(instance)
+    jobid = instance.started()
     instance.invoke("job", "attach", "-w", "start", jobid)
     assert instance.ok("jobs", "-n", "-o", "{state}", jobid) == "RUN\n"
     instance.ok("cancel", jobid)
@@ -303,7 +284,7 @@ def test_signal_that_a_job_cannot_take_ends_who_follows_it(
     if command == "run":
         following = instance.popen("run", "-vv", "--urgency=hold", "true")
     else:
-        following = instance.popen("job", "attach", "-E", simulated(instance, 1, "--urgency=hold"))
+        following = instance.popen("job", "attach", "-E", instance.simulated(1, "--urgency=hold"))
     assert following.stderr is not None
     while "job.priority" not in following.stderr.readline():
         pass
@@ -324,7 +305,7 @@ def test_signal_that_a_job_cannot_take_ends_who_follows_it(
 
 def test_cancel_by_state_and_without_doing_it(instance: RunningInstance) -> None:
     instance.cancel_all()
-    running, held = started(instance), simulated(instance, 1, "--urgency=hold")
+    running, held = instance.started(), instance.simulated(1, "--urgency=hold")
     tried = instance.invoke("cancel", "-n", "--states=pending,run")
     assert tried.stderr == "flux-trio cancel: Would cancel 2 jobs\n"
     assert (
@@ -332,7 +313,7 @@ def test_cancel_by_state_and_without_doing_it(instance: RunningInstance) -> None
     )
     done = instance.invoke("cancel", "-S", "pending")
     assert done.stderr == "flux-trio cancel: Canceled 1 job (0 errors)\n"
-    over(instance, held)
+    instance.over(held)
     assert instance.ok("jobs", "-n", "-o", "{id}").split() == [running]
     assert instance.invoke("cancel", "-q", "-S", "pending").stderr == ""
     instance.cancel_all()

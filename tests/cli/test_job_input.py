@@ -139,14 +139,14 @@ def test_file_of_an_option_comes_first(instance: RunningInstance, tmp_path: Path
 
 
 def test_attach_sends_input_to_a_job_that_takes_it(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", WITH_INPUT, "cat").strip()
+    jobid = instance.submitted(WITH_INPUT, "cat")
     done = given(instance, "hello\n", "job", "attach", jobid)
     assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 0)
 
 
 def test_attach_reads_nothing_for_a_job_that_takes_no_input(instance: RunningInstance) -> None:
     for options in (("-n1",), ("-Sexec.test.run_duration=0.2s",)):
-        jobid = instance.ok("submit", *options, "sh", "-c", "cat; sleep 0.2").strip()
+        jobid = instance.submitted(*options, "sh", "-c", "cat; sleep 0.2")
         reader, writer = os.pipe()
         os.write(writer, b"the loop's\n")
         os.close(writer)
@@ -157,7 +157,7 @@ def test_attach_reads_nothing_for_a_job_that_takes_no_input(instance: RunningIns
 
 
 def test_attach_may_leave_input_to_others(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", WITH_INPUT, "head", "-n1").strip()
+    jobid = instance.submitted(WITH_INPUT, "head", "-n1")
     with fed(instance, "job", "attach", "--read-only", jobid) as watching:
         assert watching.stdin is not None
         watching.stdin.write(b"unread\n")

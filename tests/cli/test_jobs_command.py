@@ -15,23 +15,13 @@ from tests.support.instance import RunningInstance
 pytestmark = pytest.mark.real
 
 
-def simulated(instance: RunningInstance, seconds: float, *args: str) -> str:
-    duration = f"--setattr=exec.test.run_duration={seconds}"
-    return instance.ok("submit", *args, duration, "x").strip()
-
-
-def over(instance: RunningInstance, jobid: str) -> str:
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
-    return jobid
-
-
 def listed(instance: RunningInstance, *args: str) -> list[str]:
     return instance.ok("jobs", "-n", "-o", "{id}", *args).split()
 
 
 def test_jobs_can_be_sorted(instance: RunningInstance) -> None:
     jobs = [
-        simulated(instance, 1, "--urgency=hold", f"--job-name={name}", f"-n{n}")
+        instance.simulated(1, "--urgency=hold", f"--job-name={name}", f"-n{n}")
         for name, n in (("sorted-b", 1), ("sorted-a", 2), ("sorted-b", 3))
     ]
     assert listed(instance, "--sort=name,-ntasks") == [jobs[1], jobs[2], jobs[0]]
@@ -59,7 +49,7 @@ def test_instance_is_asked_once_who_the_user_is(instance: RunningInstance) -> No
 
 
 def test_since_lists_what_ended_since(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     assert jobid in listed(instance, "--since=-1h")
     assert jobid not in listed(instance, "--since=now")
     assert jobid in listed(instance, "--since=yesterday", "-f", "completed")
@@ -72,8 +62,8 @@ def test_since_lists_what_ended_since(instance: RunningInstance) -> None:
 
 
 def test_jobs_are_chosen_by_where_they_run(instance: RunningInstance) -> None:
-    on_one = over(
-        instance, simulated(instance, 0.01, "-N1", "--requires=host:node1", "--job-name=there")
+    on_one = instance.over(
+        instance.simulated(0.01, "-N1", "--requires=host:node1", "--job-name=there")
     )
     for there in ("1", "node1", "0-1", "node[1-5]"):
         assert on_one in listed(instance, "-a", "--name=there", "-i", there)
@@ -88,7 +78,7 @@ def test_named_formats_are_listed_and_can_be_added(
     (tmp_path / "flux").mkdir()
     path = tmp_path / "flux" / "flux-jobs.toml"
     path.write_text('[formats.mine]\nformat = "{name} {id}"\ndescription = "Mine"\n')
-    jobid = over(instance, simulated(instance, 0.01, "--job-name=called"))
+    jobid = instance.over(instance.simulated(0.01, "--job-name=called"))
     assert instance.ok("jobs", "-n", "-o", "mine", jobid) == f"called {jobid}\n"
     told = instance.ok("jobs", "-o", "help")
     assert re.search(r"(?m)^  mine +Mine$", told)
@@ -105,19 +95,19 @@ def test_named_formats_are_listed_and_can_be_added(
 
 @pytest.mark.parametrize("form", ["default", "long", "deps", "endreason"])
 def test_every_named_format_can_be_shown(instance: RunningInstance, form: str) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     header, line = instance.ok("jobs", "-o", form, jobid).splitlines()
     assert header.split()[0] == "JOBID"
     assert line.split()[0] == jobid
 
 
 def test_lines_can_be_cut(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     assert instance.ok("jobs", "-n", "-w", "4", "-o", "{id.dec:>20}", jobid) == "    \n"
 
 
 def test_colours_are_for_terminals_or_on_demand(instance: RunningInstance) -> None:
-    jobid = over(instance, simulated(instance, 0.01))
+    jobid = instance.over(instance.simulated(0.01))
     assert "\x1b" not in instance.ok("jobs", jobid)
     assert "\x1b[32m\x1b[1m" in instance.ok("jobs", "--color=always", jobid)
     assert "\x1b" not in instance.ok("jobs", "--color=never", jobid)
@@ -128,7 +118,7 @@ def test_stats_come_before_the_list_or_alone(instance: RunningInstance) -> None:
     text = r"\d+ running, \d+ completed, \d+ failed, \d+ pending, \d+ inactive purged\n"
     alone = instance.invoke("jobs", "--stats-only")
     assert (alone.exit_code, bool(re.fullmatch(text, alone.stdout))) == (1, True)
-    held = simulated(instance, 1, "--urgency=hold")
+    held = instance.simulated(1, "--urgency=hold")
     told = instance.ok("jobs", "--stats", "-o", "{id}").splitlines()
     assert re.match(r"0 running, \d+ completed, \d+ failed, 1 pending", told[0])
     assert told[1:] == ["JOBID", held]
@@ -144,9 +134,9 @@ def test_stats_come_before_the_list_or_alone(instance: RunningInstance) -> None:
 def test_why_a_job_waits_is_shown(instance: RunningInstance) -> None:
     """The scheduler's annotations (27.annotate), and what the job itself says."""
     instance.cancel_all()
-    running = simulated(instance, 1000, "-N2", "-t", "1h")
+    running = instance.simulated(1000, "-N2", "-t", "1h")
     instance.ok("job", "wait-event", "-q", running, "start")
-    held = simulated(instance, 1, "--urgency=hold")
+    held = instance.simulated(1, "--urgency=hold")
     resources = instance.ok("jobs", "-n", "-o", "{sched.resource_summary}", running)
     assert resources.strip()
     assert json.loads(instance.ok("jobs", "--json", running))["annotations"]["sched"]

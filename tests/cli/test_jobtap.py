@@ -82,7 +82,7 @@ def test_plugin_is_loaded_asked_broken_mended_and_removed(
     path.write_text(HOLD.replace("PRIORITY", '"high"'))
     given.ok("jobtap", "load", path, "limit=3", "word=x", 'more={"a": [1]}')
     assert "already loaded" in error(given, "load", path)
-    broken = given.ok("submit", "--flags=waitable", "true").strip()
+    broken = given.submitted("--flags=waitable", "true")
     rejected = given.invoke("submit", "--setattr=system.note=1", "true")
     assert "not today" in rejected.stderr
     reason = given.ok("jobs", "-no", "{state} {annotations.waiting}")

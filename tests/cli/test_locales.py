@@ -52,7 +52,7 @@ def test_variable_makes_ids_ascii_for_commands_and_for_jobs(
 ) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    jobid = instance.ok("submit", "sh", "-c", "echo $FLUX_JOB_ID {{id}} {{id.f58}}").strip()
+    jobid = instance.submitted("sh", "-c", "echo $FLUX_JOB_ID {{id}} {{id.f58}}")
     assert jobid[0] == first
     assert instance.ok("job", "attach", jobid).split() == [jobid] * 3
     assert instance.ok("jobs", "-ano", "{id} {id.f58}", jobid).split() == [jobid] * 2

@@ -41,8 +41,8 @@ def ended(instance: RunningInstance, jobid: str) -> str:
 def test_output_of_any_content_is_kept_whole_and_harms_no_neighbour(
     instance: RunningInstance,
 ) -> None:
-    zeros = instance.ok("submit", "head", "-c", "3000000", "/dev/zero").strip()
-    quiet = [instance.ok("submit", "echo", "hello").strip() for _ in range(10)]
+    zeros = instance.submitted("head", "-c", "3000000", "/dev/zero")
+    quiet = [instance.submitted("echo", "hello") for _ in range(10)]
     assert ended(instance, zeros) == "INACTIVE COMPLETED"
     assert instance.invoke("job", "attach", zeros).stdout_bytes == bytes(3_000_000)
     for jobid in quiet:
@@ -51,7 +51,7 @@ def test_output_of_any_content_is_kept_whole_and_harms_no_neighbour(
 
 
 def test_long_output_is_read_by_all_commands_piece_by_piece(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", "seq", "300000").strip()
+    jobid = instance.submitted("seq", "300000")
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
     wanted = "".join(f"{n}\n" for n in range(1, 300_001))
     for command in (
@@ -78,7 +78,7 @@ def test_slow_reader_is_waited_for(instance: RunningInstance) -> None:
 def test_other_calls_of_a_connection_go_on_while_a_reader_of_it_pauses(
     instance: RunningInstance,
 ) -> None:
-    jobid = parse_fluid(instance.ok("submit", "sh", "-c", writes(CREDITED)).strip())
+    jobid = parse_fluid(instance.submitted("sh", "-c", writes(CREDITED)))
 
     async def read() -> int:
         async with (
@@ -118,7 +118,7 @@ def test_attach_that_is_refused_is_an_error_exit(
     instance: RunningInstance, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "TRIES_MAX", 0)
-    jobid = instance.ok("submit", "echo", "hello").strip()
+    jobid = instance.submitted("echo", "hello")
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
     instance.ok("module", "remove", "job-exec")
     try:
@@ -130,7 +130,7 @@ def test_attach_that_is_refused_is_an_error_exit(
 
 
 def test_what_the_limit_cuts_off_is_noted_and_the_job_is_well(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", "-ooutput.limit=10", "sh", "-c", "echo 0123456789abc").strip()
+    jobid = instance.submitted("-ooutput.limit=10", "sh", "-c", "echo 0123456789abc")
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
     done = instance.invoke("job", "attach", jobid)
     assert (done.stdout, done.exit_code) == ("0123456789", 0)

@@ -117,12 +117,12 @@ def test_what_jobs_hold_is_asked_only_where_it_is_listed() -> None:
 @pytest.mark.real
 def test_a_stopped_queue_starts_no_job(instance: RunningInstance) -> None:
     assert instance.ok("queue", "stop") == "Scheduling is stopped\n"
-    jobid = instance.ok("submit", "true").strip()
+    jobid = instance.submitted("true")
     instance.ok("job", "wait-event", "-q", jobid, "priority")
     assert "queue is stopped" in instance.ok("jobs")
     started, *_ = instance.ok("queue", "start").splitlines()  # then what jobs still wait for
     assert started == "Scheduling is started"
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    instance.over(jobid)
     assert "0 running jobs" in instance.ok("queue", "status", "-v")
     assert instance.ok("queue", "stop", "--quiet") == ""
     instance.ok("queue", "start", "--quiet")
@@ -189,10 +189,7 @@ def test_all_queues_have_to_be_meant(queues: RunningInstance) -> None:
 def test_jobs_go_to_the_queue_that_is_named_and_are_listed_by_it(queues: RunningInstance) -> None:
     """33.tools.3-6: the tool sets a queue only where its user names one."""
     queues.ok("queue", "stop", "-a", "--quiet")
-    ids = {
-        name: queues.ok("submit", *more, QUICK, "true").strip()
-        for name, more in SUBMISSIONS.items()
-    }
+    ids = {name: queues.submitted(*more, QUICK, "true") for name, more in SUBMISSIONS.items()}
     try:
         stored = queues.ok("job", "info", "--original", ids["default"], "jobspec")
         assert '"queue"' not in stored
@@ -209,7 +206,7 @@ def test_jobs_go_to_the_queue_that_is_named_and_are_listed_by_it(queues: Running
     finally:
         queues.ok("queue", "start", "-a", "--quiet")
         for name in ids.values():
-            queues.ok("job", "wait-event", "-q", name, "clean")
+            queues.over(name)
 
 
 SUBMISSIONS = {"default": (), "batch": ("-q", "batch"), "debug": ("-q", "debug", "-n2")}
@@ -219,7 +216,7 @@ SUBMISSIONS = {"default": (), "batch": ("-q", "batch"), "debug": ("-q", "debug",
 def test_drain_and_idle_wait_for_what_they_say(queues: RunningInstance) -> None:
     """33.admin.8-11"""
     queues.ok("queue", "stop", "-a", "--quiet")
-    jobid = queues.ok("submit", "-q", "debug", "-n2", QUICK, "true").strip()
+    jobid = queues.submitted("-q", "debug", "-n2", QUICK, "true")
     queues.ok("job", "wait-event", "-q", jobid, "priority")
     assert queues.call("queue", "drain", "-t", "0.1s").stderr == (
         "flux-trio queue drain: ERROR: timeout\n"

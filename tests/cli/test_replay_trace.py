@@ -388,8 +388,8 @@ def test_trace_takes_commands_that_look_and_refuses_to_be_interfered_with(trace:
 
 @pytest.mark.real
 def test_real_instance_is_replayed_while_it_runs_and_judged(instance: RunningInstance) -> None:
-    jobs = [instance.ok("submit", "true").strip() for _ in range(3)]
-    sleeper = instance.ok("submit", "sleep", "300").strip()
+    jobs = [instance.submitted("true") for _ in range(3)]
+    sleeper = instance.submitted("sleep", "300")
     for job in jobs:
         instance.ok("job", "wait-event", job, "clean")
     instance.ok("module", "reload", "sched")

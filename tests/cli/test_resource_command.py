@@ -89,10 +89,10 @@ def test_no_resources_have_no_r(instance: RunningInstance) -> None:
 
 def test_nodes_that_have_failed_are_shown_with_the_reason(instance: RunningInstance) -> None:
     form = "{state} {ranks} {reason}"
-    jobid = instance.ok("submit", "--requires", "hosts:node1", "sleep", "100").strip()
+    jobid = instance.submitted("--requires", "hosts:node1", "sleep", "100")
     instance.ok("job", "wait-event", "-q", jobid, "start")
     instance.ok("resource", "down", "node1", "no", "heartbeat")
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    instance.over(jobid)
     log = instance.ok("job", "eventlog", jobid)
     assert 'type="exec" severity=0 note="node1 (rank 1) is down: no heartbeat"' in log
     assert instance.ok("resource", "status", "-n", "-s", "offline", "-o", form) == (
@@ -101,8 +101,8 @@ def test_nodes_that_have_failed_are_shown_with_the_reason(instance: RunningInsta
     assert instance.ok("resource", "list", "-n", "-s", "down", "-o", "{nodelist}") == "node1\n"
     told = "1 of 2 nodes is down: see flux-trio resource status"
     assert instance.ok("queue", "status").splitlines()[-1] == told
-    pending = instance.ok("submit", "--requires", "hosts:node1", "true").strip()
+    pending = instance.submitted("--requires", "hosts:node1", "true")
     instance.ok("resource", "up", "1")
-    instance.ok("job", "wait-event", "-q", pending, "clean")
+    instance.over(pending)
     again = instance.invoke("resource", "up", "node1")
     assert (again.exit_code, again.stderr) == (1, "flux-trio resource up: ERROR: rank 1 not down\n")

@@ -100,7 +100,7 @@ def test_task_map_that_there_is_not(instance: RunningInstance, args: list[str], 
 
 
 def test_job_that_never_ran_has_no_task_map(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", "--urgency=hold", "true").strip()
+    jobid = instance.submitted("--urgency=hold", "true")
     instance.ok("cancel", jobid)
     done = instance.invoke("job", "taskmap", jobid)
     assert (done.exit_code, "No taskmap found for job" in done.stderr) == (1, True)

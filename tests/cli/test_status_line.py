@@ -11,7 +11,7 @@ pytestmark = pytest.mark.real
 
 
 def test_a_terminal_shows_what_a_job_waits_for(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", "--urgency=hold", "echo", "out").strip()
+    jobid = instance.submitted("--urgency=hold", "echo", "out")
     with on_terminal("job", "attach", jobid, **instance.env) as terminal:
         shown = terminal.until("waiting for resources")
         assert f"flux-trio job attach: {jobid} " in shown
@@ -22,7 +22,7 @@ def test_a_terminal_shows_what_a_job_waits_for(instance: RunningInstance) -> Non
 
 
 def test_whoever_does_not_want_it_has_no_line(instance: RunningInstance) -> None:
-    jobid = instance.ok("submit", "echo", "out").strip()
+    jobid = instance.submitted("echo", "out")
     env = instance.env | {"FLUX_ATTACH_NONINTERACTIVE": "1"}
     with on_terminal("job", "attach", jobid, **env) as terminal:
         assert terminal.until_end() == ("out\n", 0)

@@ -111,7 +111,7 @@ def test_keys_move_choose_and_end() -> None:
 
 @pytest.mark.real
 def test_it_is_shown_once_where_there_is_no_terminal(instance: RunningInstance) -> None:
-    running = instance.ok("submit", "--wait-event=start", "sleep", "100").strip()
+    running = instance.submitted("--wait-event=start", "sleep", "100")
     told = instance.ok("top").splitlines()
     assert told[0].startswith("size: 2  left: ∞")
     assert told[1].endswith("] 1/2")

@@ -11,11 +11,6 @@ from tests.support.instance import RunningInstance
 pytestmark = pytest.mark.real
 
 
-def pretender(instance: RunningInstance, seconds: float, *options: str) -> str:
-    setattr_ = f"--setattr=exec.test.run_duration={seconds}"
-    return instance.ok("submit", *options, setattr_, "true").strip()
-
-
 def event(instance: RunningInstance, jobid: str, name: str) -> dict[str, object]:
     lines = instance.ok("job", "eventlog", "-f", "json", jobid).splitlines()
     (found,) = [each for each in map(json.loads, lines) if each["name"] == name]
@@ -24,25 +19,25 @@ def event(instance: RunningInstance, jobid: str, name: str) -> dict[str, object]
 
 
 def test_running_job_is_shortened(instance: RunningInstance) -> None:
-    jobid = pretender(instance, 600, "-t", "5m")
+    jobid = instance.simulated(600, "-t", "5m")
     instance.ok("job", "wait-event", "-q", jobid, "start")
     # The first duration that is not over yet, however long the machine took to come here.
     shorter = (0.1 * 2**n for n in range(12))
     duration = next(
         s for s in shorter if not instance.call("update", jobid, f"duration={s}s").returncode
     )
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    instance.over(jobid)
     assert event(instance, jobid, "jobspec-update") == {"attributes.system.duration": duration}
     assert event(instance, jobid, "exception")["type"] == "timeout"
 
 
 def test_duration_may_be_changed_by_an_amount(instance: RunningInstance) -> None:
-    jobid = pretender(instance, 600, "-t", "5m")
+    jobid = instance.simulated(600, "-t", "5m")
     instance.ok("job", "wait-event", "-q", jobid, "start")
     instance.ok("update", jobid, "duration=+60")
     assert event(instance, jobid, "jobspec-update") == {"attributes.system.duration": 360.0}
     instance.ok("cancel", jobid)
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    instance.over(jobid)
 
 
 @pytest.mark.parametrize(
@@ -55,16 +50,16 @@ def test_duration_may_be_changed_by_an_amount(instance: RunningInstance) -> None
     ],
 )
 def test_what_cannot_be_is_refused(instance: RunningInstance, words: list[str], text: str) -> None:
-    jobid = pretender(instance, 600, "-t", "5m")
+    jobid = instance.simulated(600, "-t", "5m")
     done = instance.invoke("update", jobid, *words)
     assert done.exit_code == 1
     assert text in done.stderr
     instance.ok("cancel", jobid)
-    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    instance.over(jobid)
 
 
 def test_attributes_of_a_pending_job_are_changed(instance: RunningInstance) -> None:
-    jobid = pretender(instance, 1, "--urgency=hold")
+    jobid = instance.simulated(1, "--urgency=hold")
     told = instance.invoke("update", "-v", "--wait", jobid, "duration=1h")
     assert (told.exit_code, told.stderr) == (
         0,

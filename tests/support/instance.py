@@ -128,6 +128,25 @@ class RunningInstance:
         self.process.send_signal(signum)
         return self.process.wait(DEADLINE_S)
 
+    def submitted(self, *args: str) -> str:
+        """The id of a job that is submitted."""
+        return self.ok("submit", *args).strip()
+
+    def simulated(self, seconds: float, *args: str) -> str:
+        """The id of a job that only pretends to run, for so long."""
+        return self.submitted(*args, f"--setattr=exec.test.run_duration={seconds}", "simulated")
+
+    def started(self, *args: str) -> str:
+        """The id of one that runs on."""
+        jobid = self.simulated(1000, *args)
+        self.ok("job", "wait-event", "-q", jobid, "start")
+        return jobid
+
+    def over(self, jobid: str) -> str:
+        """The same id, when nothing of the job is left."""
+        self.ok("job", "wait-event", "-q", jobid, "clean")
+        return jobid
+
     def cancel_all(self) -> None:
         """Leave no job behind."""
         self.ok("cancel", "--all", "--user", "all")

@@ -52,7 +52,7 @@ def test_rows_of_a_job_come_and_a_reload_keeps_them(
 ) -> None:
     with viewing(instance) as (process, url):
         browser.open(url)
-        jobid = instance.ok("submit", "true").strip()
+        jobid = instance.submitted("true")
         comes(browser, f"viewer.trace.jobs.get('{jobid}')?.bars.at(-1)?.state === 'INACTIVE'")
         assert browser.run("return location.hash") == ""
         parties = browser.run("return [...viewer.trace.parties.keys()]")
