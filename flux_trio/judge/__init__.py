@@ -1,11 +1,10 @@
 """The judge: every normative clause of the RFCs, and the rules that check traces by them.
 
-`load_clauses` reads the registry; a `Clause` is one entry of it. `judge` says for each clause
-whether it is proven, a test names it, a written reason says why no test does, or it is open.
-`judge_trace` applies the rules (`rules.ALL_RULES`) to a whole trace, a `Monitor` to a trace as it
-happens. A suspension, a lost service or an error response that no broken clause explains is
-reported too (`UNEXPLAINED`). This package must not import `protocols`: the judge reads the RFCs, so
-that a wrong row in a state table cannot excuse itself.
+`load_clauses` reads the registry; a `Clause` is one entry of it. `judge_trace` applies the rules
+(`rules.ALL_RULES`) to a whole trace, a `Monitor` to a trace as it happens. A suspension, a lost
+service or an error response that no broken clause explains is reported too (`UNEXPLAINED`). This
+package must not import `protocols`: the judge reads the RFCs, so that a wrong row in a state table
+cannot excuse itself.
 """
 
 from flux_trio.judge.clauses.registry import (
@@ -13,13 +12,11 @@ from flux_trio.judge.clauses.registry import (
     Kind,
     Observable,
     load_clauses,
-    load_reasons,
     load_unjudged,
     parse_clauses,
     parse_reasons,
     select,
 )
-from flux_trio.judge.clauses.status import ClauseStatus, Word, contradictions, counts, judge, report
 from flux_trio.judge.engine.causes import UNEXPLAINED, Violation
 from flux_trio.judge.engine.monitor import Monitor, MonitorState, Verdict
 from flux_trio.judge.judgement import Expected, Judgement, judge_trace, pick_records
@@ -27,7 +24,6 @@ from flux_trio.judge.judgement import Expected, Judgement, judge_trace, pick_rec
 __all__ = [
     "UNEXPLAINED",
     "Clause",
-    "ClauseStatus",
     "Expected",
     "Judgement",
     "Kind",
@@ -36,17 +32,11 @@ __all__ = [
     "Observable",
     "Verdict",
     "Violation",
-    "Word",
-    "contradictions",
-    "counts",
-    "judge",
     "judge_trace",
     "load_clauses",
-    "load_reasons",
     "load_unjudged",
     "parse_clauses",
     "parse_reasons",
     "pick_records",
-    "report",
     "select",
 ]

@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Iterable
 
-from flux_trio.judge import counts, load_clauses
+from flux_trio.judge import load_clauses
 from tests.planter.findings import KEPT, Findings, code_now
 from tests.proofs.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
 from tests.proofs.results import entries_by_clause, statuses_now, why_not_planted
 from tests.proofs.trying import Trial
 from tests.support.clause_mentions import clause_mentions
+from tests.support.clause_status import counts
 
 
 def main(arguments: list[str] | None = None) -> int:

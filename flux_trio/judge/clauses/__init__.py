@@ -1,1 +1,1 @@
-"""The clauses of the RFCs, and what is known of each."""
+"""The clauses of the RFCs, and why some have no rule."""

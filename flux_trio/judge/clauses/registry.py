@@ -1,7 +1,6 @@
-"""The clause registry: `clauses.toml`, `reasons.toml` and `unjudged.toml` as typed values.
+"""The clause registry: `clauses.toml`, and `unjudged.toml`, which says why some of it has no rule.
 
-The registry, and why some of it has no rule, is data and the same for every implementation that is
-judged; reasons are about this project's own tests. All are read when asked for, not on import.
+Both are data, the same for every implementation that is judged, and read when asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import msgspec
 from flux_trio.formats import FormatError
 
 CLAUSES_FILE: Final = "clauses.toml"
-REASONS_FILE: Final = "reasons.toml"
 UNJUDGED_FILE: Final = "unjudged.toml"
 
 Kind: TypeAlias = Literal["classic", "supporting"]
@@ -116,11 +114,6 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def load_clauses() -> dict[str, Clause]:
     """Return the package's registry: id to clause, in the order of the file."""
     return parse_clauses(_read(CLAUSES_FILE), CLAUSES_FILE)
-
-
-def load_reasons() -> dict[str, str]:
-    """Return the reasons why no test shows a clause: id to sentence."""
-    return parse_reasons(_read(REASONS_FILE), REASONS_FILE)
 
 
 def load_unjudged() -> dict[str, str]:

@@ -1,8 +1,4 @@
-"""The status of each clause: proven, named by a test, without a test for a stated reason, or open.
-
-Pure: the caller finds which tests name which clauses and which clauses are proven, and passes them
-as `mentions` and `proven`.
-"""
+"""The status of each clause: proven, named by a test, with a reason why no test shows it, or open."""
 
 from __future__ import annotations
 
@@ -10,8 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import Final
 
-from flux_trio.judge.clauses.registry import Clause
+from flux_trio.judge import Clause, parse_reasons
+
+REASONS: Final = Path(__file__).parents[1] / "judge" / "reasons.toml"
 
 
 class Word(StrEnum):
@@ -50,6 +50,11 @@ class ClauseStatus:
         because = self.proof or self.reason or "".join(self.tests[:1])
         line = f"{self.clause.id:22} {self.clause.level:13} {self.clause.actor:20} {self.word:6}"
         return f"{line} {because}".rstrip()
+
+
+def load_reasons() -> dict[str, str]:
+    """Why no test shows a clause: id to sentence."""
+    return parse_reasons(REASONS.read_text(encoding="utf-8"), REASONS.name)
 
 
 def judge(
