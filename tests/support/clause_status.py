@@ -1,4 +1,4 @@
-"""The status of each clause: proven, named by a test, with a reason why no test shows it, or open."""
+"""The status of each clause: proven, named by a test, without one for a reason, or open."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from flux_trio.judge.checks.shapes import NUMBER, is_integer, members, part
+
 Problem: TypeAlias = Callable[[Any], "str | None"]
 T = TypeVar("T")
 
@@ -26,6 +28,7 @@ RESERVED: Final = ("string", "fluid")
 GRAPHS: Final = ("slot>core", "slot>core,gpu")
 
 
+ENVIRONMENT: Final = "environment"
 KNOWN_MAX: Final = 1024
 
 
@@ -49,18 +52,6 @@ def known_by_value(read: Callable[[Any], T]) -> Callable[[Any], T]:
     return functools.wraps(read)(cached)
 
 
-def part(jobspec: Any, key: str, type_: type) -> Any:
-    """Return the value of a key; an empty one if it is missing or of another type."""
-    found = jobspec.get(key) if isinstance(jobspec, dict) else None
-    return found if isinstance(found, type_) else type_()
-
-
-def members(parent: Any) -> list[dict[str, Any]]:
-    """Return the objects in an array; [] if `parent` is not an array."""
-    found = parent if isinstance(parent, list) else []
-    return [each for each in found if isinstance(each, dict)]
-
-
 def vertices(jobspec: Any) -> Iterator[dict[str, Any]]:
     """Yield all vertices of the resource graph, parents first."""
     waiting = members(part(jobspec, "resources", list))
@@ -68,14 +59,6 @@ def vertices(jobspec: Any) -> Iterator[dict[str, Any]]:
         vertex = waiting.pop(0)
         yield vertex
         waiting = members(vertex.get("with")) + waiting
-
-
-def _integer(value: Any) -> bool:
-    return type(value) is int
-
-
-def _number(value: Any) -> bool:
-    return type(value) in (int, float)
 
 
 def count(vertex: dict[str, Any]) -> int:
@@ -110,9 +93,16 @@ def _totals(resources: list[Any]) -> dict[str, int]:
 
 def system(jobspec: Any) -> dict[str, Any]:
     """Return attributes.system."""
-    attributes = jobspec.get("attributes") if isinstance(jobspec, dict) else None
-    found = attributes.get("system") if isinstance(attributes, dict) else None
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = part(part(jobspec, "attributes", dict), "system", dict)
+    return found
+
+
+def without_environment(jobspec: Any) -> Any:
+    """Return a jobspec without the environment of its job, which may be left out."""
+    if ENVIRONMENT not in system(jobspec):
+        return jobspec
+    others = {key: value for key, value in system(jobspec).items() if key != ENVIRONMENT}
+    return jobspec | {"attributes": jobspec["attributes"] | {"system": others}}
 
 
 def task(jobspec: Any) -> dict[str, Any]:
@@ -137,7 +127,7 @@ def has_its_keys(jobspec: Any) -> str | None:
     if missing:
         return f"expected keys {', '.join(TOP)}, {missing[0]} is missing"
     version = jobspec["version"]
-    return None if _integer(version) and version == 1 else f"version: expected 1, got {version!r}"
+    return None if is_integer(version) and version == 1 else f"version: expected 1, got {version!r}"
 
 
 def has_one_node_or_slot(jobspec: Any) -> str | None:
@@ -176,7 +166,7 @@ def counts_are_integers(jobspec: Any) -> str | None:
     """25.resources.4: the count of a vertex is an integer of at least 1."""
     for vertex in vertices(jobspec):
         found = vertex.get("count")
-        if not _integer(found) or int(str(found)) < 1:
+        if not is_integer(found) or int(str(found)) < 1:
             return f"{vertex.get('type')}: count: expected an integer of 1 or more, got {found!r}"
     return None
 
@@ -223,7 +213,7 @@ def task_count_is_per_slot_or_total(jobspec: Any) -> str | None:
 def per_slot_is_one(jobspec: Any) -> str | None:
     """25.tasks.3: per_slot is 1."""
     found = part(task(jobspec), "count", dict)
-    if "per_slot" not in found or (_integer(found["per_slot"]) and found["per_slot"] == 1):
+    if "per_slot" not in found or (is_integer(found["per_slot"]) and found["per_slot"] == 1):
         return None
     return f"tasks: per_slot: expected 1, got {found['per_slot']!r:.80}"
 
@@ -236,7 +226,7 @@ def total_is_at_least_nnodes(jobspec: Any) -> str | None:
     """
     found = part(task(jobspec), "count", dict)
     least = max(totals(jobspec)["node"], 1)
-    if "total" not in found or (_integer(found["total"]) and found["total"] >= least):
+    if "total" not in found or (is_integer(found["total"]) and found["total"] >= least):
         return None
     return f"tasks: total: expected an integer of {least} or more, got {found['total']!r:.80}"
 
@@ -256,7 +246,7 @@ def attributes_are_system_and_user(jobspec: Any) -> str | None:
 def has_a_duration(jobspec: Any) -> str | None:
     """25.attributes.2: attributes.system has a duration, a number of seconds."""
     found = system(jobspec).get("duration")
-    if _number(found) and float(str(found)) >= 0:
+    if NUMBER.fits(found) and float(str(found)) >= 0:
         return None
     return f"attributes.system.duration: expected a number of 0 or more, got {found!r:.80}"
 
@@ -318,7 +308,7 @@ def constraints_are_an_object(jobspec: Any) -> str | None:
 def preemptible_after_is_a_number(jobspec: Any) -> str | None:
     """14.attributes.8: preemptible-after is a number."""
     found = system(jobspec).get("preemptible-after", 0)
-    if _number(found) and float(str(found)) >= 0:
+    if NUMBER.fits(found) and float(str(found)) >= 0:
         return None
     return f"preemptible-after: expected a number of 0 or more, got {found!r:.80}"
 

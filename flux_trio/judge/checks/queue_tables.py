@@ -9,6 +9,7 @@ import math
 from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import FormatError, parse_duration
+from flux_trio.judge.checks.shapes import part
 
 ANONYMOUS: Final = ""
 MANAGER: Final = "job-manager"
@@ -32,14 +33,14 @@ class Tables:
     """The tables `policy` and `queues` of a configuration, read by hand."""
 
     def __init__(self, tables: Any) -> None:
-        self._policy = table(tables, "policy")
-        self.stops_on_restart = table(tables, MANAGER).get(STOPS) is True
+        self._policy = part(tables, "policy", dict)
+        self.stops_on_restart = part(tables, MANAGER, dict).get(STOPS) is True
         """Whether a restart of the job manager stops every queue (flux-config-job-manager(5))."""
-        self._queues = table(tables, "queues")
+        self._queues = part(tables, "queues", dict)
         self._limits: dict[str, Limits] = {}
         self.names = tuple(self._queues)
         """The queues that have a name."""
-        found = ((name, table(self._queues, name).get("parent")) for name in self.names)
+        found = ((name, part(self._queues, name, dict).get("parent")) for name in self.names)
         self.parents = {name: parent for name, parent in found if isinstance(parent, str)}
         """The parent of each virtual queue (flux-config-queues(5))."""
         self.default = str(self.value("", "jobspec", "defaults", "system", "queue") or "")
@@ -49,12 +50,12 @@ class Tables:
 
     def starts_stopped(self, name: str) -> bool:
         """Whether a queue is stopped when the instance begins, until somebody starts it."""
-        return table(self._queues, name).get("started") is False
+        return part(self._queues, name, dict).get("started") is False
 
     def value(self, queue: str, *path: str) -> Any:
         """Return a policy value for a queue: its own, its parent's, the general one, or None."""
         for name in (queue, self.parents.get(queue, queue)):
-            found = _at(table(table(self._queues, name), "policy"), path)
+            found = _at(part(part(self._queues, name, dict), "policy", dict), path)
             if found is not None:
                 return found
         return _at(self._policy, path)
@@ -99,14 +100,8 @@ def _seconds(duration: Any) -> float:
         return math.inf
 
 
-def table(tables: Any, key: str) -> dict[str, Any]:
-    """Return the table of a key; {} if it is not a table."""
-    found = tables.get(key) if isinstance(tables, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
 def _at(found: dict[str, Any], path: tuple[str, ...]) -> Any:
     *tables, last = path
     for key in tables:
-        found = table(found, key)
+        found = part(found, key, dict)
     return found.get(last)

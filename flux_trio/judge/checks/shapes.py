@@ -25,6 +25,23 @@ class Shape(NamedTuple):
     fits: Callable[[Any], bool]
 
 
+def part(value: Any, key: str, type_: type) -> Any:
+    """Return the value of an object's key; an empty one if it is missing or of another type."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, type_) else type_()
+
+
+def members(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in an array; [] if `value` is no array."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def arrays(value: Any, length: int) -> list[Any]:
+    """Return the arrays of a length in an array; [] if `value` is no array."""
+    found = value if isinstance(value, list) else []
+    return [each for each in found if isinstance(each, (list, tuple)) and len(each) == length]
+
+
 def is_integer(value: Any) -> bool:
     """Whether a value is a JSON integer; true and false are not."""
     return type(value) is int

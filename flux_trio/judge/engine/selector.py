@@ -131,6 +131,18 @@ def message(record: Record) -> Message:
     return record.message
 
 
+def request_of(record: Record) -> Request:
+    """Return the request of a record that has one."""
+    assert isinstance(record.message, Request)
+    return record.message
+
+
+def response_of(record: Record) -> Response:
+    """Return the response of a record that has one."""
+    assert isinstance(record.message, Response)
+    return record.message
+
+
 def topic_of(record: Record) -> str:
     """Return the topic of a record's message, or ""."""
     return getattr(record.message, "topic", "")

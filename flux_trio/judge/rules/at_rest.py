@@ -10,21 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from flux_trio.judge.checks.shapes import arrays
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import (
-    COUNTERS,
-    OWN,
-    STATE,
-    job_id,
-    logged,
-    name_of,
-    noted,
-    once,
-    payload,
-    while_live,
-)
-from flux_trio.judge.engine.view import Place, Seen, seen_once, view
+from flux_trio.judge.engine.selector import COUNTERS, STATE, noted, once, payload
+from flux_trio.judge.engine.view import Place, Seen, seen_once
 from flux_trio.judge.views import execution, scheduling
+from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.judge.views.execution import STARTS, Start, is_open
 from flux_trio.judge.views.jobs import (
     CLEANUP,
@@ -36,7 +27,6 @@ from flux_trio.judge.views.jobs import (
     SCHED,
     SUBMISSIONS,
     Life,
-    context_of,
 )
 from flux_trio.judge.views.queueing import OUTSTANDING
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
@@ -54,37 +44,6 @@ from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
-DEPENDENCY, PROLOG, EPILOG = "dependency", "prolog", "epilog"
-_OPENS: Final = {"dependency-add": DEPENDENCY, "prolog-start": PROLOG, "epilog-start": EPILOG}
-_CLOSES: Final = {"dependency-remove": DEPENDENCY, "prolog-finish": PROLOG, "epilog-finish": EPILOG}
-
-Obstacle = tuple[str, str]
-"""What holds a job: the kind (dependency, prolog or epilog) and its description."""
-
-
-def _fold_obstacles(
-    obstacles: tuple[Obstacle, ...] | None, _part: None, record: Record, _seen: Seen
-) -> tuple[Obstacle, ...] | None:
-    name, description = name_of(record), str(context_of(record).get("description", ""))
-    left = obstacles or ()
-    if name in _OPENS:
-        return (*left, (_OPENS[name], description))
-    closed = (_CLOSES.get(name, ""), description)
-    if closed in left:
-        at = left.index(closed)
-        left = left[:at] + left[at + 1 :]
-    return None if name == "clean" else left or None
-
-
-OBSTACLES: Final = view(
-    "obstacles",
-    logged(*_OPENS),
-    while_live(OWN, logged(*_CLOSES, "clean")),
-    key=job_id,
-    fold=_fold_obstacles,
-)
-"""The dependencies, prologs and epilogs that hold each job, by job id."""
-
 
 def _is_the_managers(record: Record, seen: Seen) -> bool:
     is_its = payload(record).get("service") == topics.JOB_MANAGER
@@ -94,14 +53,11 @@ def _is_the_managers(record: Record, seen: Seen) -> bool:
 @once
 def _by_job(record: Record) -> dict[Any, tuple[str, str]]:
     """Return state and reason of each job in the job manager's `state` record."""
-    jobs = payload(record).get("jobs")
-    found: dict[Any, tuple[str, str]] = {}
-    for each in jobs if isinstance(jobs, list) else ():
-        if isinstance(each, (list, tuple)) and len(each) == 3:
-            jobid, state, reason = each
-            if type(jobid) is int and type(state) is type(reason) is str:
-                found[jobid] = (state, reason)
-    return found
+    return {
+        jobid: (state, reason)
+        for jobid, state, reason in arrays(payload(record).get("jobs"), 3)
+        if type(jobid) is int and type(state) is type(reason) is str
+    }
 
 
 NOT_TOLD: Final = ("", "")
@@ -129,7 +85,7 @@ def _others(_record: Record, seen: Seen) -> list[tuple[Any, Life]]:
         LIFE,
         SUBMISSIONS,
         ASKED,
-        OBSTACLES,
+        LOG,
         OUTSTANDING,
         QUEUES,
         JOB_QUEUES,
@@ -159,7 +115,7 @@ def _lacks_in_new(jobid: Any, life: Life, _account: dict[str, Any], seen: Seen) 
 
 
 def _lacks_in_depend(jobid: Any, _life: Life, _account: dict[str, Any], seen: Seen) -> str:
-    return "" if _has(seen, jobid, DEPENDENCY) else "it has no dependency and no depend event"
+    return "" if _has(seen, jobid, "dependencies") else "it has no dependency and no depend event"
 
 
 def _lacks_in_priority(_jobid: Any, _life: Life, _account: dict[str, Any], _seen: Seen) -> str:
@@ -179,13 +135,13 @@ def _lacks_in_sched(jobid: Any, life: Life, account: dict[str, Any], seen: Seen)
 
 
 def _lacks_in_run(jobid: Any, _life: Life, account: dict[str, Any], seen: Seen) -> str:
-    if _is_executed(jobid, seen) or not account.get("exec") or _has(seen, jobid, PROLOG):
+    if _is_executed(jobid, seen) or not account.get("exec") or _has(seen, jobid, "prologs"):
         return ""
     return "the execution service is there and not asked to start it"
 
 
 def _lacks_in_cleanup(jobid: Any, life: Life, account: dict[str, Any], seen: Seen) -> str:
-    if _is_executed(jobid, seen) or _has(seen, jobid, PROLOG, EPILOG):
+    if _is_executed(jobid, seen) or _has(seen, jobid, "prologs", "epilogs"):
         return ""
     if not life.held:
         return "it has no resources, no epilog and no clean event"
@@ -207,8 +163,10 @@ _LACKS: Final = {
 """By state: what keeps a job from going on, "" if it waits for something."""
 
 
-def _has(seen: Seen, jobid: Any, *kinds: str) -> bool:
-    return any(kind in kinds for kind, _ in seen.at(OBSTACLES, jobid) or ())
+def _has(seen: Seen, jobid: Any, *obstacles: str) -> bool:
+    """Whether something that `Log` has holds a job, or may hold one that was read back."""
+    log: Log | None = seen.at(LOG, jobid)
+    return log is None or any(getattr(log, each) for each in obstacles)
 
 
 def _is_executed(jobid: Any, seen: Seen) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.formats import ResourceSet
+from flux_trio.judge.checks.shapes import arrays
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
@@ -195,12 +196,7 @@ def _may_be_refused(jobid: Any, job: SchedJob, seen: Seen) -> bool:
 
 def _allocated(account: Any) -> dict[int, ResourceSet | None]:
     """Return the resources of each job in the scheduler's `state` record."""
-    pairs = [
-        each
-        for each in (account if isinstance(account, list) else ())
-        if isinstance(each, (list, tuple)) and len(each) == 2 and type(each[0]) is int
-    ]
-    return {jobid: resources_in(r) for jobid, r in pairs}
+    return {jobid: resources_in(r) for jobid, r in arrays(account, 2) if type(jobid) is int}
 
 
 @RULES.judge(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import ResourceSet
-from flux_trio.judge.checks.jobspecs import count, known_by_value, part, system, totals, vertices
+from flux_trio.judge.checks.jobspecs import count, known_by_value, system, totals, vertices
+from flux_trio.judge.checks.shapes import part
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import EVENT, job_id, logged, payload, sent
 from flux_trio.judge.engine.view import Live, Place, Seen, view

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
+from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape, part
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import sent
@@ -152,8 +152,7 @@ def ingest_writes_submit_and_nothing_else(
 
 
 def _submit_problem(event: dict[str, Any]) -> str | None:
-    context = event.get("context")
-    context = context if isinstance(context, dict) else {}
+    context = part(event, "context", dict)
     for key in ("userid", "urgency"):
         if type(context.get(key)) is not int:
             return f"{key}: expected an integer, got {context.get(key)!r:.80}"

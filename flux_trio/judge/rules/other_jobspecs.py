@@ -15,14 +15,13 @@ from flux_trio.judge.checks.jobspecs import (
     RESERVED,
     common_part,
     known_by_value,
-    members,
-    part,
     problem_with,
     problems_of,
     schema_problem,
     system,
     task,
 )
+from flux_trio.judge.checks.shapes import members, part
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     EVENT,

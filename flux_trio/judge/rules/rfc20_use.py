@@ -26,6 +26,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.views.commits import job_with
 from flux_trio.judge.views.expiring import CLOCK, END, RAISING, has_crossed, raised_by, stepped
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.kvs import commit_ops
@@ -35,7 +36,6 @@ from flux_trio.judge.views.resource_sets import (
     Piece,
     allocated,
     inventory_in,
-    job_of_key,
     number_of,
     pieces_of,
     targets_of,
@@ -85,7 +85,7 @@ def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Finding:
     """
     kept = None
     for op, key, _ in commit_ops(record):
-        jobid = job_of_key(key)
+        jobid = job_with(key, "R")
         life = None if jobid is None else seen.at(LIFE, jobid)
         if op == "unlink" and life is not None and life.held:
             return Broken(f"{key}: R of job {jobid} was removed", (life.held,), party=record.party)

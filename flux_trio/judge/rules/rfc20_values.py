@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.r_checks import Found, each_r, optional, wanted
-from flux_trio.judge.checks.shapes import idset_of
+from flux_trio.judge.checks.shapes import idset_of, part
 from flux_trio.judge.engine.rule import Rules
 from flux_trio.judge.views.resource_sets import execution, hosts_of, number_of, targets_of
 
@@ -21,8 +21,7 @@ _ILLEGAL: Final = frozenset("!&'\"^`|()")
 
 
 def _names(r: Any) -> list[str]:
-    found = execution(r).get("properties")
-    return list(found) if isinstance(found, dict) else []
+    return list(part(execution(r), "properties", dict))
 
 
 @each_r(RULES, "20.properties.1")
@@ -36,8 +35,7 @@ def properties_are_idsets(r: Any, _t: float) -> Found:
 
 @each_r(RULES, "20.properties.2")
 def properties_are_of_targets(r: Any, _t: float) -> Found:
-    found, targets = execution(r).get("properties"), targets_of(r) or Idset()
-    texts = found if isinstance(found, dict) else {}
+    texts, targets = part(execution(r), "properties", dict), targets_of(r) or Idset()
     for name, text in texts.items():
         ids = idset_of(text)
         if isinstance(text, str) and (ids is None or not ids <= targets):
@@ -117,8 +115,8 @@ _RANK_KEYS: Final = {"rank", "ranks", "target", "targets"}
 
 
 def _scheduling(r: Any) -> dict[str, Any]:
-    found = r.get("scheduling") if isinstance(r, dict) else None
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = part(r, "scheduling", dict)
+    return found
 
 
 @each_r(RULES, "20.scheduling.1")

@@ -15,16 +15,16 @@ from flux_trio.judge.checks.shapes import (
     require_key,
 )
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import errnum, job_id, logged, message, payload, sent
+from flux_trio.judge.engine.selector import errnum, job_id, logged, payload, response_of, sent
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
 from flux_trio.judge.views.holding import GRANTS
 from flux_trio.judge.views.jobs import LIFE, Life
-from flux_trio.judge.views.queueing import UNSENT, unsent
+from flux_trio.judge.views.queueing import UNSENT, not_asked_for
 from flux_trio.judge.views.resources import AS_RECEIVED, as_received
 from flux_trio.judge.views.scheduling import ASKED, CANCEL, LINK, asked_of, is_pending, link_of
-from flux_trio.messages import Response, topics
+from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -35,14 +35,7 @@ ANSWERED: Final = sent("response", ALLOC)
 NOT_AN_OBJECT: Final = "sched.alloc response, whose payload is no object"
 
 
-def _not_asked_for(seen: Seen) -> Iterable[Broken]:
-    for jobid, life in unsent(seen):
-        yield Broken(
-            f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,), job=jobid
-        )
-
-
-@RULES.judge("27.alloc.1", ASKED_FOR, views=UNSENT, debts=_not_asked_for)
+@RULES.judge("27.alloc.1", ASKED_FOR, views=UNSENT, debts=not_asked_for)
 def resources_are_asked_for(record: Record, _seen: Seen) -> Finding:
     return job_id(record) is not None
 
@@ -79,8 +72,7 @@ def environment_is_not_needed(answering: Answering, record: Record, seen: Seen) 
         return None
     if not answering.has_text:
         return True
-    answer = message(record)
-    assert isinstance(answer, Response)
+    answer = response_of(record)
     if "environment" in f"{answer.error_text} {payload(record).get('note')}":
         text = "fails on a sched.alloc whose jobspec has no environment"
         known = sched_job(seen, job_id(record))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import RECV, job_id, logged, payload, received, sent
+from flux_trio.judge.engine.selector import (
+    RECV,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering
@@ -106,6 +115,19 @@ def failed_by_the_manager(record: Record, seen: Seen) -> bool:
     if seen.at(LIFE, jobid) is None or seen.at(RAISED, jobid) or seen.at(RAISED, ANY_JOB):
         return False
     return not asked_of(seen, jobid).denied
+
+
+def ends_requests(text: str, requesting: Requesting | None, record: Record, seen: Seen) -> Finding:
+    """Judge a request to the scheduler, or an answer to sched-ready, by an error that the scheduler
+    has answered before: it ends all requests until the next sched-ready. `text` is that of a
+    violation.
+    """
+    link = link_of(seen)
+    if not link.fatal or (requesting is not None and not requesting.has_failed):
+        return None
+    if topic_of(record) == topics.SCHED_READY:
+        return not errnum(record)
+    return Broken(text, (link.fatal,)) if seen.knew(record.party, link.fatal) else None
 
 
 @RULES.judge(

@@ -24,10 +24,10 @@ from flux_trio.judge.views.queueing import (
     SENDINGS,
     UNSENT,
     Sending,
+    not_asked_for,
     over_limit,
     priorities_untold,
     rank_of,
-    unsent,
 )
 from flux_trio.judge.views.queues import QUEUES, STARTED, Queues, queue_of, stop_of
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
@@ -50,10 +50,7 @@ RULES: Final = Rules()
 def _not_asked_for(seen: Seen) -> Iterable[Broken]:
     limit = seen.facts.limit
     mode = "in unlimited mode" if limit is None else f"below the limit of {limit}"
-    for jobid, life in unsent(seen):
-        yield Broken(
-            f"job {jobid}: is in SCHED and no sched.alloc is sent, {mode}", (life.since,), job=jobid
-        )
+    return not_asked_for(seen, f", {mode}")
 
 
 @RULES.by(

@@ -31,7 +31,7 @@ from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import LINK, TO_SCHEDULER, link_of
 from flux_trio.judge.views.suspending import SUSPENDING, may_be_suspended
-from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -360,6 +360,4 @@ def _suspended(seen: Seen) -> Iterable[Broken]:
     debts=_suspended,
 )
 def a_failed_expiration_is_no_fatality(record: Record, seen: Seen) -> Finding:
-    found = record.message
-    assert isinstance(found, Request)
     return topic_of(record) != EXPIRATION and (seen.at(FAILURE) or 0) > link_of(seen).answered

@@ -19,7 +19,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Place, Seen, view
-from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
+from flux_trio.judge.rules.rfc27_background import ends_requests, failed_by_the_manager
 from flux_trio.judge.rules.rfc27_free import UNFREED, require_freed, unfreed
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
@@ -58,17 +58,9 @@ ALLOC, FREE, READY = topics.SCHED_ALLOC, topics.SCHED_FREE, topics.SCHED_READY
 def an_error_suspends_scheduling(
     requesting: Requesting | None, record: Record, seen: Seen
 ) -> Finding:
-    if requesting is not None and not requesting.has_failed:
-        return None
     link = link_of(seen)
-    if not link.fatal:
-        return None
-    if topic_of(record) == READY:
-        return not errnum(record)
-    if not seen.knew(record.party, link.fatal):
-        return None
     text = f"{topic_of(record)} after errnum {link.fatal_errnum} in answer to {link.fatal_topic}"
-    return Broken(text, (link.fatal,))
+    return ends_requests(text, requesting, record, seen)
 
 
 @RULES.judge(

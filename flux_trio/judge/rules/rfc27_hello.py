@@ -20,6 +20,7 @@ from flux_trio.judge.engine.selector import (
     message,
     payload,
     received,
+    request_of,
     sent,
     topic_of,
 )
@@ -82,8 +83,7 @@ def hello_comes_first(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("27.hello.2", sent("request", HELLO))
 def hello_has_no_payload(record: Record, _seen: Seen) -> Finding:
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     if found.payload is None:
         return True
     return Broken(f"sched-hello: expected an empty payload, got {found.payload!r:.80}")
@@ -91,8 +91,7 @@ def hello_has_no_payload(record: Record, _seen: Seen) -> Finding:
 
 @RULES.judge("27.hello.3", sent("request", HELLO), needs_headers=True)
 def hello_asks_for_a_stream(record: Record, _seen: Seen) -> Finding:
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     if found.is_streaming:
         return True
     return Broken(f"sched-hello: flags: expected {STREAMING:#x} to be set, got {found.flags:#x}")

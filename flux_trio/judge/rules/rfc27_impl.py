@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from flux_trio.judge.checks.shapes import require_key
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import EVENT, errnum, job_id, logged, message, sent, topic_of
+from flux_trio.judge.engine.selector import (
+    EVENT,
+    job_id,
+    logged,
+    request_of,
+    response_of,
+    sent,
+    topic_of,
+)
 from flux_trio.judge.engine.view import Seen
-from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
+from flux_trio.judge.rules.rfc27_background import ends_requests, failed_by_the_manager
 from flux_trio.judge.rules.rfc27_success import was_granted
 from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.granting import ANSWERING, Answering
@@ -23,7 +32,7 @@ from flux_trio.judge.views.scheduling import (
     asked_of,
     link_of,
 )
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -35,8 +44,7 @@ def has_no_matchtag(asking: Asking, record: Record, _seen: Seen) -> Finding:
     """Requests to the scheduler have no matchtag."""
     if not asking.has_matchtag:
         return True
-    request = message(record)
-    assert isinstance(request, Request)
+    request = request_of(record)
     return Broken(f"{request.topic}: matchtag: expected 0, got {request.matchtag}")
 
 
@@ -81,8 +89,7 @@ def has_no_errnum(answering: Answering, record: Record, _seen: Seen) -> Finding:
         return None
     if not answering.is_error:
         return True
-    response = message(record)
-    assert isinstance(response, Response)
+    response = response_of(record)
     text = f"{response.topic}: errnum: expected 0, got {response.errnum} {response.error_text!r}"
     return Broken(f"{text}; a request that cannot be met is answered with the job's id")
 
@@ -91,51 +98,37 @@ RULES.by(ANSWERING, "27.impl.10", sent("response", ALLOC))(has_no_errnum)
 RULES.by(ANSWERING, "27.impl.11", sent("response", FREE))(has_no_errnum)
 
 
-def is_fatality_of_a_job(
+def _is_fatality_of_a_job(
     topic: str, requesting: Requesting | None, record: Record, seen: Seen
 ) -> Finding:
     """An error in answer to `topic` is about the scheduler and not about one job: the job manager
     sends no further request, and blames no job.
     """
-    if requesting is not None and not requesting.has_failed:
-        return None
     link = link_of(seen)
-    if not link.fatal or link.fatal_topic != topic:
+    if link.fatal_topic != topic:
         return None
-    if record.kind == EVENT:
-        if not failed_by_the_manager(record, seen):
-            return None
-        text = f"fails because of an error in answer to {topic}, which is of no job"
-        return Broken(f"job {job_id(record)}: {text}", (link.fatal,))
-    if topic_of(record) == topics.SCHED_READY:
-        return not errnum(record)
-    if not seen.knew(record.party, link.fatal):
+    if record.kind != EVENT:
+        text = f"{topic_of(record)} after an error in answer to {topic}"
+        return ends_requests(text, requesting, record, seen)
+    if not link.fatal or not failed_by_the_manager(record, seen):
         return None
-    return Broken(f"{topic_of(record)} after an error in answer to {topic}", (link.fatal,))
+    text = f"fails because of an error in answer to {topic}, which is of no job"
+    return Broken(f"job {job_id(record)}: {text}", (link.fatal,))
 
 
-@RULES.by(
-    REQUESTING,
-    "27.impl.12",
-    sent("request", ALLOC),
-    sent("response", topics.SCHED_READY),
-    logged("exception"),
-    views=[LINK, ASKED, RAISED, LIFE],
-)
-def alloc_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Finding:
-    return is_fatality_of_a_job(ALLOC, requesting, record, seen)
+def _require_fatality(clause: str, topic: str) -> None:
+    RULES.by(
+        REQUESTING,
+        clause,
+        sent("request", ALLOC),
+        sent("response", topics.SCHED_READY),
+        logged("exception"),
+        views=[LINK, ASKED, RAISED, LIFE],
+    )(functools.partial(_is_fatality_of_a_job, topic))
 
 
-@RULES.by(
-    REQUESTING,
-    "27.impl.13",
-    sent("request", ALLOC),
-    sent("response", topics.SCHED_READY),
-    logged("exception"),
-    views=[LINK, ASKED, RAISED, LIFE],
-)
-def free_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Finding:
-    return is_fatality_of_a_job(FREE, requesting, record, seen)
+_require_fatality("27.impl.12", ALLOC)
+_require_fatality("27.impl.13", FREE)
 
 
 @RULES.by(
@@ -148,14 +141,5 @@ def free_error_is_a_fatality(requesting: Requesting | None, record: Record, seen
 def nothing_is_sent_after_a_fatality(
     requesting: Requesting | None, record: Record, seen: Seen
 ) -> Finding:
-    if requesting is not None and not requesting.has_failed:
-        return None
-    link = link_of(seen)
-    if not link.fatal:
-        return None
-    if topic_of(record) == topics.SCHED_READY:
-        return not errnum(record)
-    if not seen.knew(record.party, link.fatal):
-        return None
-    text = f"{topic_of(record)} after an error in answer to {link.fatal_topic}"
-    return Broken(f"{text} and before the next sched-ready", (link.fatal,))
+    text = f"{topic_of(record)} after an error in answer to {link_of(seen).fatal_topic}"
+    return ends_requests(f"{text} and before the next sched-ready", requesting, record, seen)

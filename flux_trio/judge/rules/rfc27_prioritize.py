@@ -13,6 +13,7 @@ from flux_trio.judge.checks.shapes import (
     JOB_ID,
     PRIORITY,
     Shape,
+    part,
     require_key,
     require_silence,
 )
@@ -33,8 +34,8 @@ SENT: Final = sent("request", topics.SCHED_PRIORITIZE)
 
 
 def _jobs(record: Record) -> list[Any]:
-    found = payload(record).get("jobs")
-    return found if isinstance(found, list) else []
+    found: list[Any] = part(payload(record), "jobs", list)
+    return found
 
 
 @RULES.judge(

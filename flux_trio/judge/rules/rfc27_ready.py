@@ -17,7 +17,7 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, no_key, payload, received, rpc, sent, topic_of
 from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.granting import ANSWERING, Answering
-from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
+from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, not_asked_for, over_limit
 from flux_trio.judge.views.scheduling import LINK, REQUESTING, Requesting, is_refused, link_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -63,11 +63,7 @@ def _is_limited(ready: dict[str, object]) -> bool:
 
 
 def _not_sent(seen: Seen, *, limited: bool) -> Iterable[Broken]:
-    if (seen.facts.limit is not None) == limited:
-        for jobid, life in unsent(seen):
-            yield Broken(
-                f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,), job=jobid
-            )
+    return not_asked_for(seen) if (seen.facts.limit is not None) == limited else ()
 
 
 @RULES.by(

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import job_id, logged, no_key, payload, sent
-from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.engine.selector import job_id, logged, payload, sent
+from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.views.durable import DURABLE
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
 from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
@@ -21,24 +22,12 @@ RULES: Final = Rules()
 ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 
 
-def _fold_commits_shown(_was: bool | None, _part: None, _record: Record, _seen: Seen) -> bool:
-    return True
-
-
-COMMITS_SHOWN: Final = view(
-    "commits shown", sent("request", topics.KVS_COMMIT), key=no_key, fold=_fold_commits_shown
-)
-"""A single state: whether the trace has commits.
-
-A trace of modules does not have those of a scheduler that is no module: the kvs is not traced.
-"""
-
-
-@RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, COMMITS_SHOWN])
+@RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, DURABLE])
 def r_is_stored_first(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     is_success = payload(record).get("type") == SUCCESS and record.party == seen.facts.scheduler
-    shows_commits = seen.at(COMMITS_SHOWN) and record.party != CLIENT
+    # A trace of modules has no commits of a scheduler that is no module: the kvs is not traced.
+    shows_commits = seen.all(DURABLE) and record.party != CLIENT
     if not is_success or not shows_commits or not sched_job(seen, jobid).alloc:
         return None
     written: Written | None = seen.at(WRITTEN, jobid)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.checks.shapes import members, part
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     BROKER,
@@ -32,7 +33,7 @@ from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cor
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, as_received
-from flux_trio.judge.views.scheduling import DENIES, LINK, SUCCESSES, link_of
+from flux_trio.judge.views.scheduling import DENIES, DENY, LINK, SUCCESS, SUCCESSES, link_of
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -43,7 +44,6 @@ COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 ALLOC_ANSWER: Final = sent("response", topics.SCHED_ALLOC)
 RELEASE: Final = sent("request", topics.RESOURCE_RELEASE)
 FREE: Final = received("request", topics.SCHED_FREE)
-SUCCESS, DENY = 0, 2
 
 
 # --- before anything was acquired
@@ -268,9 +268,8 @@ def ncores_of(had: Acquired, targets: Idset) -> int:
 def _fold_pending(_had: Any, _part: None, record: Record, seen: Seen) -> tuple[Place, int] | None:
     """Where it was asked, and how many cores at least."""
     if isinstance(record.message, Request) and topic_of(record) == topics.SCHED_ALLOC:
-        jobspec = payload(record).get("jobspec")
-        cores = cores_min(jobspec.get("resources")) if isinstance(jobspec, dict) else 0
-        return (record.n, cores)
+        resources = part(payload(record).get("jobspec"), "resources", list)
+        return (record.n, cores_min(resources))
     if record.kind == SEND and payload(record).get("type") == 1:
         found = seen.at(PENDING, job_id(record))
         return found if isinstance(found, tuple) else None
@@ -305,15 +304,14 @@ def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Fi
 
 
 def _is_constrained(jobspec: Any) -> bool:
-    is_of_nodes = isinstance(jobspec, dict) and _has_nodes(jobspec.get("resources"))
+    is_of_nodes = _has_nodes(part(jobspec, "resources", list))
     return is_of_nodes or not system(jobspec).keys().isdisjoint({"constraints", "queue"})
 
 
 def _has_nodes(vertices: Any) -> bool:
     return any(
         vertex.get("type") == "node" or _has_nodes(vertex.get("with"))
-        for vertex in (vertices if isinstance(vertices, list) else ())
-        if isinstance(vertex, dict)
+        for vertex in members(vertices)
     )
 
 

@@ -288,9 +288,6 @@ _exits("28.release.10", topics.RESOURCE_RELEASE, "release_failed")
 
 # --- disconnect
 
-_ENDS: Final = ("removed", "crashed", "returned")
-
-
 REFUSED: Final = view(
     "refused clients",
     sent("response", topics.RESOURCE_ACQUIRE, mark=ERROR),
@@ -307,7 +304,7 @@ yet."""
 def unloading_sends_disconnect(record: Record, seen: Seen) -> Finding:
     content = payload(record)
     had: Acquired | None = seen.at(AS_RECEIVED, content.get("module"))
-    if had is None or content.get("what") not in _ENDS or had.failed:
+    if had is None or content.get("what") not in ENDS or had.failed:
         return None
     if content.get("module") == topics.RESOURCE:
         return None  # it has asked itself, and nobody is left to be told

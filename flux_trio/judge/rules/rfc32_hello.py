@@ -19,6 +19,8 @@ from flux_trio.judge.engine.selector import (
     noted,
     payload,
     received,
+    request_of,
+    response_of,
     sent,
     topic_of,
     while_live,
@@ -62,8 +64,7 @@ NAMES: Final = view("exec names", SAID, key=no_key, fold=_fold_names)
 
 @RULES.judge("32.hello.1", sent("response", ANY_START), views=(NAMES,))
 def registered_before_it_answers(record: Record, seen: Seen) -> Finding:
-    found = message(record)
-    assert isinstance(found, Response)
+    found = response_of(record)
     service, _, method = found.topic.rpartition(".")
     if method != topics.START_METHOD or "type" not in payload(record):
         return None
@@ -134,8 +135,7 @@ def hello_is_an_ordinary_rpc(record: Record, seen: Seen) -> Finding:
 
 
 def _answered(record: Record, seen: Seen) -> Hello | None:
-    found = message(record)
-    assert isinstance(found, Response)
+    found = response_of(record)
     return answered_hello(link_of(seen), found)
 
 
@@ -233,8 +233,7 @@ def none_replaces_one_that_is_busy(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("32.hello.7", ANSWERED)
 def success_has_no_payload(record: Record, _seen: Seen) -> Finding:
-    found = message(record)
-    assert isinstance(found, Response)
+    found = response_of(record)
     if found.errnum:
         return None
     if found.payload is None:
@@ -302,8 +301,7 @@ def a_refused_service_stops(record: Record, seen: Seen) -> Finding:
 @RULES.judge("32.impl.7", sent("request", topics.EXEC_HELLO, "<exec>.*"), views=(LINK,))
 def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Finding:
     link, facts = link_of(seen), seen.facts
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     if found.topic == topics.EXEC_HELLO and link.fatal:
         return True
     service, _, method = found.topic.rpartition(".")
@@ -316,8 +314,7 @@ def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("32.criteria.7", sent("request", ANY_START), views=(LINK, NAMES))
 def requests_go_to_the_name_that_was_given(record: Record, seen: Seen) -> Finding:
-    found, facts = message(record), seen.facts
-    assert isinstance(found, Request)
+    found, facts = request_of(record), seen.facts
     service, _, method = found.topic.rpartition(".")
     if method != topics.START_METHOD or record.party != facts.manager:
         return None

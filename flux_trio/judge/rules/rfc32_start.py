@@ -10,7 +10,7 @@ from typing import Any, Final
 from flux_trio.judge.checks.owners import require_owner
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, require_key, require_object
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import ANY_TOPIC, job_id, message, payload, sent, topic_of
+from flux_trio.judge.engine.selector import ANY_TOPIC, job_id, payload, request_of, sent, topic_of
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.durable import DOUBTS, is_doubtful
@@ -19,7 +19,7 @@ from flux_trio.judge.views.execution import LINK, START, STARTS, Start, is_open,
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import LIFE, RUN, Life
 from flux_trio.judge.views.scheduling import ASKED, asked_of
-from flux_trio.messages import Request, service_of, topics
+from flux_trio.messages import service_of, topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -53,8 +53,7 @@ def nothing_about_acting_as_another_user(record: Record, _seen: Seen) -> Finding
 
 @RULES.judge("32.impl.1", SENT, needs_headers=True)
 def matched_by_job_id(record: Record, _seen: Seen) -> Finding:
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     if not found.matchtag:
         return True
     text = f"expected matchtag 0, got {found.matchtag}"

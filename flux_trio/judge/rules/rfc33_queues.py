@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.formats import apply_update, value_at
-from flux_trio.judge.checks.jobspecs import system
+from flux_trio.formats import value_at
+from flux_trio.judge.checks.jobspecs import without_environment
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
@@ -37,7 +37,6 @@ from flux_trio.trace import Record
 RULES: Final = Rules()
 
 ALLOC: Final = sent("request", topics.SCHED_ALLOC)
-ENVIRONMENT: Final = "environment"
 
 # --- jobspec updates
 
@@ -54,13 +53,6 @@ def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Finding:
     return bool(known)
 
 
-def _without_environment(jobspec: dict[str, Any]) -> Any:
-    if ENVIRONMENT not in system(jobspec):
-        return jobspec
-    attributes = {k: v for k, v in system(jobspec).items() if k != ENVIRONMENT}
-    return apply_update(jobspec, "attributes.system", attributes)
-
-
 @RULES.judge("33.defaults.9", ALLOC, views=(*SUBMITTED, DURABLE))
 def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Finding:
     original, sent_ = original_of(seen, job_id(record)), payload(record).get("jobspec")
@@ -72,7 +64,7 @@ def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Finding:
     expected = updated(original, updates)
     if expected is None:
         return None
-    if _without_environment(expected) == _without_environment(sent_):
+    if without_environment(expected) == without_environment(sent_):
         return True
     what = f"jobspec of job {job_id(record)}"
     text = "differs from the stored one with all its jobspec-update events applied"

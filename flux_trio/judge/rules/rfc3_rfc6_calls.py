@@ -21,6 +21,8 @@ from flux_trio.judge.engine.selector import (
     message,
     once,
     received,
+    request_of,
+    response_of,
     sent,
     while_live,
 )
@@ -46,7 +48,7 @@ from flux_trio.judge.views.calls import (
     is_disconnect,
     silent_at,
 )
-from flux_trio.messages import Errno, Event, Request, Response, service_of, topics
+from flux_trio.messages import Errno, Event, Request, service_of, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import CLIENT, Record
 
@@ -55,18 +57,6 @@ RULES: Final = Rules()
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 TEXT_MAX: Final = 80
-
-
-def _response(record: Record) -> Response:
-    found = message(record)
-    assert isinstance(found, Response)
-    return found
-
-
-def _request(record: Record) -> Request:
-    found = message(record)
-    assert isinstance(found, Request)
-    return found
 
 
 # --- what a request is
@@ -97,7 +87,7 @@ def no_matchtag_without_response(asking: Asking, record: Record, _seen: Seen) ->
         return None
     if not asking.has_matchtag:
         return True
-    text = f"{asking.topic} wants no response and has matchtag {_request(record).matchtag}"
+    text = f"{asking.topic} wants no response and has matchtag {request_of(record).matchtag}"
     return Broken(f"{text}; expected 0")
 
 
@@ -107,7 +97,7 @@ def matchtags_of_open_calls_are_not_reused(asking: Asking, record: Record, seen:
         return None
     if not asking.is_reusing:
         return True
-    found, call = _request(record), call_of(record, seen)
+    found, call = request_of(record), call_of(record, seen)
     assert call is not None
     text = f"matchtag {found.matchtag} of {found.sender} is in use by {call.topic}"
     return Broken(text, (call.n,))
@@ -124,7 +114,7 @@ def a_response_has_topic_and_matchtag_of_a_request(
         return None
     if answer.is_of_topic:
         return True
-    found, call = _response(record), call_of(record, seen)
+    found, call = response_of(record), call_of(record, seen)
     asked = f"that matchtag is of {call.topic}" if call else "nothing was asked with that matchtag"
     text = f"response {found.topic} to {client_of(record)}, matchtag {found.matchtag}: {asked}"
     return Broken(text, (call.n,) if call else ())
@@ -134,7 +124,7 @@ def a_response_has_topic_and_matchtag_of_a_request(
 def the_matchtag_is_echoed(answer: Answer, record: Record, seen: Seen) -> Finding:
     if not answer.has_matchtag or answer.is_late or answer.is_crossing or answer.is_asked:
         return answer.has_matchtag and answer.is_asked
-    found = _response(record)
+    found = response_of(record)
     for (client, matchtag), other in seen.all(OPEN).items():
         if client == client_of(record) and other.topic == found.topic:
             text = f"{found.topic}: matchtag {found.matchtag}, but {client} asked with {matchtag}"
@@ -161,7 +151,7 @@ def a_response_comes_to_who_asked(answer: Answer, record: Record, _seen: Seen) -
     if answer.is_here:
         return True
     text = f"the response is for {client_of(record)}, and {record.party} got it"
-    return Broken(f"{_response(record).topic}: {text}", (record.ref,))
+    return Broken(f"{response_of(record).topic}: {text}", (record.ref,))
 
 
 # --- success and failure
@@ -183,7 +173,7 @@ def failure_has_an_errnum_and_text_or_nothing(
 
 @RULES.judge("6.response.4", ERRORS)
 def error_text_is_one_short_line(record: Record, _seen: Seen) -> Finding:
-    found = _response(record)
+    found = response_of(record)
     if not found.error_text or not found.errnum:
         return None
     if "\n" in found.error_text or "\r" in found.error_text:
@@ -201,7 +191,7 @@ def _is_answered_though_silent(record: Record, seen: Seen, what: str) -> Finding
     n = silent_at(record, seen)
     if n is None:
         return None
-    text = f"{_response(record).topic}: {what} wants no response and got one"
+    text = f"{response_of(record).topic}: {what} wants no response and got one"
     return Broken(text, (n,), party=record.party)
 
 
@@ -260,7 +250,7 @@ def the_service_is_the_topic_up_to_its_first_period(
         return None
     if arrival.is_here:
         return True
-    topic = _request(record).topic
+    topic = request_of(record).topic
     service = service_of(topic)
     holder = seen.at(SERVES, service)
     if holder == CLIENT or not seen.facts.has_come(holder):
@@ -277,7 +267,7 @@ def _dropped(seen: Seen) -> list[Broken]:
 
 
 def _unserved_at(record: Record, seen: Seen) -> int | None:
-    found = _response(record)
+    found = response_of(record)
     n: int | None = seen.at(UNSERVED, (client_of(record), found.topic, found.matchtag))
     return n
 
@@ -294,7 +284,7 @@ def what_nobody_serves_is_enosys(record: Record, seen: Seen) -> Finding:
         return None
     if errnum(record) in (Errno.ENOSYS, Errno.EHOSTUNREACH):
         return True
-    text = f"{_response(record).topic}, for which there is no service: expected error "
+    text = f"{response_of(record).topic}, for which there is no service: expected error "
     return Broken(f"{text}{int(Errno.ENOSYS)} (ENOSYS), got {errnum(record)}", (n,))
 
 

@@ -16,6 +16,7 @@ from flux_trio.judge.engine.selector import (
     noted,
     payload,
     received,
+    response_of,
     sent,
     while_live,
 )
@@ -37,7 +38,7 @@ from flux_trio.judge.views.calls import (
 )
 from flux_trio.judge.views.resources import AS_RECEIVED
 from flux_trio.judge.views.scheduling import LINK, link_of
-from flux_trio.messages import Errno, Request, Response, service_of, topics
+from flux_trio.messages import Errno, Request, service_of, topics
 from flux_trio.trace import KILLED, Kind, Record
 
 RULES: Final = Rules()
@@ -45,12 +46,6 @@ RULES: Final = Rules()
 STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
-
-
-def _response(record: Record) -> Response:
-    found = message(record)
-    assert isinstance(found, Response)
-    return found
 
 
 # --- streaming
@@ -90,7 +85,7 @@ def a_stream_ends_once(answer: Answer, record: Record, seen: Seen) -> Finding:
         return answer.is_streaming and answer.errnum != 0
     if not answer.is_late or not answer.has_matchtag:
         return None
-    text = f"{_response(record).topic}: a response after the error that ended the stream"
+    text = f"{response_of(record).topic}: a response after the error that ended the stream"
     return Broken(text, (ended_at(record, seen),))
 
 
@@ -198,11 +193,11 @@ def _uncanceled(seen: Seen) -> list[Broken]:
 )
 def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Finding:
     n = seen.at(CANCELS, call_key(record))
-    if n is None or not _response(record).ends_rpc or not seen.knew(record.party, n):
+    if n is None or not response_of(record).ends_rpc or not seen.knew(record.party, n):
         return n is not None and errnum(record) == Errno.ECANCELED
     if errnum(record) == Errno.ECANCELED:
         return True
-    text = f"{_response(record).topic} was canceled: expected error {int(Errno.ECANCELED)}"
+    text = f"{response_of(record).topic} was canceled: expected error {int(Errno.ECANCELED)}"
     return Broken(f"{text} (ECANCELED), got {errnum(record)}", (n,))
 
 
@@ -234,7 +229,7 @@ def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Fi
 
 @RULES.judge("6.disconnect.2", while_live(GONE, RESPONSES), views=[GONE])
 def who_is_gone_gets_no_response(record: Record, seen: Seen) -> Finding:
-    topic = _response(record).topic
+    topic = response_of(record).topic
     gone = seen.states[GONE].get(service_of(topic))
     if gone is None:
         return None

@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, ANY_TOPIC, message, payload, sent
+from flux_trio.judge.engine.selector import (
+    ANY_DISCONNECT,
+    ANY_TOPIC,
+    message,
+    payload,
+    request_of,
+    sent,
+)
 from flux_trio.judge.engine.view import Live, Place, Seen, View, view
 from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
 from flux_trio.judge.views.acquiring import change_of
@@ -97,8 +104,7 @@ CLIENT, SERVER = "client", "server"
 
 def _of_gone(record: Record, seen: Seen) -> list[tuple[tuple[str, str], str]]:
     """The calls of a module that has gone to the service that is told so, and those to it."""
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     keys: Any = seen.all(CALLS) if found.sender else ()
     service = service_of(found.topic)
     calls = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from flux_trio.judge.checks.shapes import part
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import job_id, logged, payload, sent, topic_of
 from flux_trio.judge.engine.view import Live, Place, Seen, view
@@ -33,9 +34,9 @@ def _what(found: dict[str, Any]) -> What:
 
 def _refused(record: Record, _seen: Seen) -> list[tuple[Any, None]]:
     """Return the jobs that were refused at submit: they have no eventlog."""
-    errors = payload(record).get("errors")
-    pairs = [each for each in (errors if isinstance(errors, list) else ()) if each]
-    return [(each[0], None) for each in pairs if isinstance(each, list) and type(each[0]) is int]
+    errors = part(payload(record), "errors", list)
+    pairs = [each for each in errors if each and isinstance(each, list)]
+    return [(each[0], None) for each in pairs if type(each[0]) is int]
 
 
 def _fold(raised: Raised | None, _part: None, record: Record, _seen: Seen) -> Raised | None:

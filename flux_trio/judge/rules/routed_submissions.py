@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.checks.jobspecs import without_environment
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     errnum,
@@ -22,16 +22,14 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.view import Place, Seen, view
+from flux_trio.judge.views.calls import client_of
 from flux_trio.judge.views.commits import decoded, encoded
-from flux_trio.judge.views.jobs import LIFE, NEW, Life, context_of
+from flux_trio.judge.views.jobs import LIFE, NEW, Life, context_of, submitted
 from flux_trio.judge.views.submitted import ENDS, UPDATES, Update, updated, updates_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules(routed=True)
-
-ENVIRONMENT: Final = "environment"
-
 
 _KEYS: Final = ("urgency", "userid", "flags")
 
@@ -48,9 +46,7 @@ class Submission(NamedTuple):
 
 
 def _jobs(record: Record) -> list[tuple[int, Any]]:
-    jobs = payload(record).get("jobs")
-    objects = [job for job in (jobs if isinstance(jobs, list) else []) if isinstance(job, dict)]
-    return [(job["id"], job) for job in objects if type(job.get("id")) is int]
+    return [(job["id"], job) for job in submitted(record)]
 
 
 def _values(found: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -115,15 +111,11 @@ def _fold_open(
     return (open_ or ())[1:] or None
 
 
-def _client(record: Record) -> str:
-    return next(iter(getattr(record.message, "routes", ())), "")
-
-
 OPEN: Final = view(
     "open submissions",
     received("request", topics.JOB_SUBMIT),
     sent("response", topics.JOB_SUBMIT),
-    key=_client,
+    key=client_of,
     fold=_fold_open,
 )
 """By client: the job ids of each request to submit that was not answered, in the order of the
@@ -132,7 +124,7 @@ requests."""
 
 @RULES.judge("33.validation.4", sent("response", topics.JOB_SUBMIT), views=[OPEN, LIFE])
 def what_is_refused_is_not_active(record: Record, seen: Seen) -> Finding:
-    open_ = seen.at(OPEN, _client(record))
+    open_ = seen.at(OPEN, client_of(record))
     if not errnum(record) or not open_:
         return None
     for jobid in open_[0]:
@@ -144,14 +136,6 @@ def what_is_refused_is_not_active(record: Record, seen: Seen) -> Finding:
 
 
 # --- the jobspec
-
-
-def _plain(jobspec: Any) -> Any:
-    """Return a jobspec without its environment, which may be left out."""
-    if ENVIRONMENT not in system(jobspec):
-        return jobspec
-    others = {key: value for key, value in system(jobspec).items() if key != ENVIRONMENT}
-    return jobspec | {"attributes": jobspec["attributes"] | {"system": others}}
 
 
 def _updated(original: Any, updates: Iterable[Update]) -> Any:
@@ -168,11 +152,11 @@ def _require_jobspec(clause: str, topic: str) -> None:
         if submission is None or submission.submitted is None or not isinstance(got, dict):
             return None
         original = decoded(submission.jobspec)
-        updates = updates_of(seen, job_id(record))
-        if _plain(_updated(original, updates)) == _plain(got):
+        plain, updates = without_environment(got), updates_of(seen, job_id(record))
+        if without_environment(_updated(original, updates)) == plain:
             return True
         old = [each for each in updates if seen.is_old(each.n)]
-        if len(old) < len(updates) and _plain(_updated(original, old)) == _plain(got):
+        if len(old) < len(updates) and without_environment(_updated(original, old)) == plain:
             return None  # it may have been sent before the update: a router stamps it later
         text = f"{topic_of(record)} of job {job_id(record)}: jobspec: expected the submitted one"
         return Broken(f"{text}, got {got!r:.80}", (submission.n,))

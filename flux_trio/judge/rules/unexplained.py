@@ -24,10 +24,11 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
+from flux_trio.judge.views.calls import ENDS
 from flux_trio.judge.views.execution import LINK as EXEC_LINK
 from flux_trio.judge.views.execution import START, STARTS, answered_hello, is_senseless, outstanding
 from flux_trio.judge.views.execution import link_of as exec_link_of
-from flux_trio.judge.views.resources import AS_RECEIVED, ENDS, Acquired
+from flux_trio.judge.views.resources import AS_RECEIVED, Acquired
 from flux_trio.judge.views.scheduling import ASKED, LINK, is_refused, link_of
 from flux_trio.judge.views.suspending import is_wrong_answer
 from flux_trio.messages import Errno, Request, Response, service_of, topics

@@ -20,6 +20,8 @@ from flux_trio.judge.engine.selector import (
     noted,
     payload,
     received,
+    request_of,
+    response_of,
     sent,
     while_live,
 )
@@ -102,8 +104,7 @@ def _call(record: Record) -> tuple[str, int] | None:
 
 
 def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     if is_disconnect(found):
         return [(key, None) for key, _ in left_open(seen, found.sender, service_of(found.topic))]
     key = _call(record)
@@ -321,8 +322,7 @@ OUTCOME: Final = Trait("outcome", tuple(sent("response", ANY_TOPIC)), _outcome)
 
 
 def _silent(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     if found.matchtag and not found.flags & NORESPONSE:
         return []
     return [((found.sender, found.topic, found.matchtag), None)]
@@ -347,8 +347,7 @@ SILENT: Final = view(
 
 def silent_at(record: Record, seen: Seen) -> int | None:
     """Return the record of a response's request if that has the noresponse flag."""
-    found = message(record)
-    assert isinstance(found, Response)
+    found = response_of(record)
     n: int | None = seen.at(SILENT, (client_of(record), found.topic, found.matchtag))
     return n
 
@@ -445,8 +444,7 @@ def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
 
 
 def _gone(record: Record, _seen: Seen) -> Iterable[tuple[Any, Any]]:
-    found = message(record)
-    assert isinstance(found, Request)
+    found = request_of(record)
     is_gone = (found.sender, record.n) if is_disconnect(found) else None
     return [(service_of(found.topic), is_gone)]
 

@@ -24,14 +24,9 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     key: str
     text: str
 
-    @property
-    def job(self) -> tuple[int, str] | None:
-        """Return the job's id and the rest of the key, for keys below job.<dothex>."""
-        return job_of(self.key)
-
 
 @functools.lru_cache(maxsize=KEYS_MAX)
-def job_of(key: str) -> tuple[int, str] | None:
+def _job_of(key: str) -> tuple[int, str] | None:
     """Return the job of a key below job.<dothex>, and the rest of the key; None for another key."""
     parts = key.split(".")
     if parts[0] != "job" or len(parts) < 6:
@@ -42,6 +37,12 @@ def job_of(key: str) -> tuple[int, str] | None:
         return None
 
 
+def job_with(key: Any, rest: str) -> int | None:
+    """Return the job whose `rest`, such as R, a key of the KVS names; None for another key."""
+    job = _job_of(key) if isinstance(key, str) and key.endswith(rest) else None
+    return job[0] if job is not None and job[1] == rest else None
+
+
 @once
 def stored(record: Record) -> list[Stored]:
     """Return the puts and appends of a kvs.commit request."""
@@ -50,6 +51,12 @@ def stored(record: Record) -> list[Stored]:
         for how, key, text in commit_ops(record)
         if isinstance(how, str) and isinstance(key, str) and isinstance(text, str)
     ]
+
+
+def stored_jobspecs(record: Record) -> list[tuple[int, str]]:
+    """Return the jobspecs that a kvs.commit stores, as JSON text, each after its job."""
+    jobs = [(job_with(op.key, "jobspec"), op.text) for op in stored(record)]
+    return [(job, text) for job, text in jobs if job is not None]
 
 
 # --- eventlogs
@@ -93,8 +100,8 @@ def _is_log(op: Stored) -> bool:
 
 
 def _appended(op: Stored) -> Appended:
-    job = job_of(op.key)
-    log = job[0] if job is not None and job[1] == EVENTLOG else op.key
+    job = job_with(op.key, EVENTLOG)
+    log = op.key if job is None else job
     entries = entries_of(op.text)
     if entries:
         return Appended(op, log, tuple([each.name for each in entries]), True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
@@ -20,7 +20,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
-from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of, job_of
+from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of, job_with
 from flux_trio.judge.views.kvs import keys_asked, values_answered
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
@@ -165,13 +165,8 @@ def _fold_reading(
 ) -> tuple[int | None, ...] | None:
     if not isinstance(record.message, Request):
         return None
-    jobs = tuple(map(_job_of_eventlog, keys_asked(record)))
+    jobs = tuple([job_with(key, EVENTLOG) for key in keys_asked(record)])
     return jobs if any(jobs) else None
-
-
-def _job_of_eventlog(key: Any) -> int | None:
-    job = job_of(key) if isinstance(key, str) and key.endswith(EVENTLOG) else None
-    return job[0] if job is not None and job[1] == EVENTLOG else None
 
 
 READING: Final = view(

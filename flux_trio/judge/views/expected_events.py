@@ -29,6 +29,7 @@ from flux_trio.judge.views.execution import (
     link_of,
     start_of,
 )
+from flux_trio.judge.views.jobs import context_of
 from flux_trio.trace import Record
 
 
@@ -115,8 +116,7 @@ _NOTHING: Final = object()  # equals no value
 
 def is_told(expected: Expected, record: Record) -> bool:
     """Whether an event has the data of the expected response."""
-    context = payload(record).get("context")
-    context = context if isinstance(context, dict) else {}
+    context = context_of(record)
     left = [key for key, value in expected.context if context.get(key, _NOTHING) != value]
     return not left
 

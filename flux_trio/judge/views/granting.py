@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.checks.jobspecs import known_by_value, members, part, system
+from flux_trio.judge.checks.jobspecs import ENVIRONMENT, known_by_value, system
+from flux_trio.judge.checks.shapes import members, part
 from flux_trio.judge.engine.selector import (
     BROKER,
     EVENT,
@@ -137,14 +138,13 @@ def _after_request(known: SchedJob, record: Record, link: Link) -> SchedJob:
         return known  # it was meant for the scheduler before this one
     match topic_of(record):
         case topics.SCHED_ALLOC:
-            jobspec = payload(record).get("jobspec")
-            jobspec = jobspec if isinstance(jobspec, dict) else {}
+            jobspec = part(payload(record), "jobspec", dict)
             return known.but(
                 alloc=n,
                 cancel=0,
                 idle_cancel=0,
                 cores_min=cores_min(jobspec.get("resources")),
-                environment=_has_environment(jobspec),
+                environment=ENVIRONMENT in system(jobspec),
                 is_simple=_is_simple(jobspec),
             )
         case topics.SCHED_CANCEL if known.alloc:
@@ -313,9 +313,7 @@ def cores_min(vertices: object) -> int:
 
 
 def _cores_min(vertices: object) -> int:
-    if not isinstance(vertices, list):
-        return 0
-    return sum(_vertex_cores_min(vertex) for vertex in vertices if isinstance(vertex, dict))
+    return sum(_vertex_cores_min(vertex) for vertex in members(vertices))
 
 
 def _vertex_cores_min(vertex: dict[str, Any]) -> int:
@@ -324,12 +322,6 @@ def _vertex_cores_min(vertex: dict[str, Any]) -> int:
         count = count.get("min")
     count = count if type(count) is int else 1
     return count * (1 if vertex.get("type") == "core" else _cores_min(vertex.get("with")))
-
-
-def _has_environment(jobspec: dict[str, Any]) -> bool:
-    attributes = jobspec.get("attributes")
-    system = attributes.get("system") if isinstance(attributes, dict) else None
-    return isinstance(system, dict) and "environment" in system
 
 
 def _is_simple(jobspec: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from flux_trio.judge.checks.shapes import members
 from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     BROKER,
@@ -263,8 +264,7 @@ def _is_only_asked(jobid: int, seen: Seen) -> bool:
 
 def submitted(record: Record) -> list[dict[str, Any]]:
     """Return the jobs of a request to submit some, each with an integer as `id`."""
-    jobs = payload(record).get("jobs")
-    found = [job for job in (jobs if isinstance(jobs, list) else ()) if isinstance(job, dict)]
+    found = members(payload(record).get("jobs"))
     return [job for job in found if type(job.get("id")) is int]
 
 

@@ -187,6 +187,13 @@ def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
             yield jobid, life
 
 
+def not_asked_for(seen: Seen, more: str = "") -> Iterator[Broken]:
+    """Yield a violation for each of them; its text ends with `more`."""
+    for jobid, life in unsent(seen):
+        text = f"job {jobid}: is in SCHED and no sched.alloc is sent{more}"
+        yield Broken(text, (life.since,), job=jobid)
+
+
 UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES, JOB_QUEUES, HOOK_ANSWERS)
 """The views that `unsent` reads."""
 

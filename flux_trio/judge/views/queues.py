@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.checks.queue_tables import ANONYMOUS, MANAGER, STOPS, Tables, table
+from flux_trio.judge.checks.queue_tables import ANONYMOUS, MANAGER, STOPS, Tables
+from flux_trio.judge.checks.shapes import members, part
 from flux_trio.judge.engine.selector import (
     EVENT,
     MODULE,
@@ -31,7 +32,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.calls import call_key
-from flux_trio.judge.views.commits import NULL, decoded, encoded, stored
+from flux_trio.judge.views.commits import NULL, decoded, encoded, stored_jobspecs
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.judge.views.traits import WITH_JOBSPEC
 from flux_trio.messages import Errno, Request, Response, topics
@@ -74,8 +75,8 @@ def _is_refusal(record: Record) -> bool:
 
 
 def _text(tables: Any) -> str:
-    kept = {key: table(tables, key) for key in ("policy", "queues")}
-    stops = table(tables, MANAGER).get(STOPS)
+    kept = {key: part(tables, key, dict) for key in ("policy", "queues")}
+    stops = part(tables, MANAGER, dict).get(STOPS)
     return encoded(kept if stops is None else {**kept, MANAGER: {STOPS: stops}})
 
 
@@ -120,10 +121,9 @@ NEW_TABLES: Final = (*noted(Kind.CONFIG), *sent("response", RELOAD))
 
 
 def _jobspec_queues(record: Record, _seen: Seen) -> Iterable[tuple[int, str]]:
-    found = [(op.job, op.text) for op in stored(record) if op.key.endswith(".jobspec")]
-    jobs = [(job[0], text) for job, text in found if job is not None and job[1] == "jobspec"]
     return [
-        (jobid, queue_of(decoded(text)) if '"queue"' in text else ANONYMOUS) for jobid, text in jobs
+        (jobid, queue_of(decoded(text)) if '"queue"' in text else ANONYMOUS)
+        for jobid, text in stored_jobspecs(record)
     ]
 
 
@@ -301,15 +301,10 @@ def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
 
 def _stopped_in(checkpoint: Any, names: tuple[str, ...]) -> list[str]:
     """Return the queues that are stopped by a checkpoint; all of `names` in a restored copy."""
-    content = checkpoint if isinstance(checkpoint, dict) else {}
-    if isinstance(content.get("all_stopped"), str):
+    if part(checkpoint, "all_stopped", str):
         return list(names)
-    saved = content.get("queues")
-    return [
-        str(each.get("name") or ANONYMOUS)
-        for each in (saved if isinstance(saved, list) else ())
-        if isinstance(each, dict) and each.get("start") is False
-    ]
+    saved = members(part(checkpoint, "queues", list))
+    return [str(each.get("name") or ANONYMOUS) for each in saved if each.get("start") is False]
 
 
 def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
-from flux_trio.judge.checks.shapes import idset_of
+from flux_trio.judge.checks.shapes import idset_of, members, part
 from flux_trio.judge.engine.selector import (
     LOOKUP_TOPICS,
     errnum,
@@ -28,6 +28,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Seen, seen_once, view
 from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.views.commits import job_with
 from flux_trio.judge.views.kvs import commit_ops, keys_asked, values_answered
 from flux_trio.judge.views.traits import BY_SCHEDULER, CARRIES_R, WITH_R
 from flux_trio.messages import Request, topics
@@ -42,8 +43,6 @@ RANKS_MAX: Final = 1 << 18
 UNREADABLE: Final = -1
 """Takes the place of a job id that is not an integer."""
 
-_R_KEY: Final = re.compile(r"job\.([0-9a-f]{4}(?:\.[0-9a-f]{4}){3})\.R")
-
 
 class SeenR(NamedTuple):
     """An R as a message has it: a text that says where, its JSON value, its job (None for an
@@ -56,20 +55,13 @@ class SeenR(NamedTuple):
     jobid: int | None = None
 
 
-def job_of_key(key: Any) -> int | None:
-    """Return the job whose R a KVS key names (RFC 16, 19); None for another key."""
-    found = _R_KEY.fullmatch(key) if isinstance(key, str) and key.endswith(".R") else None
-    return int(found[1].replace(".", ""), 16) if found else None
-
-
-@once
 @once
 def committed(record: Record) -> list[tuple[int, SeenR | None]]:
     """Return each job whose R a kvs.commit writes, with the R; None for an R that it removes."""
     return [
         (jobid, _of_job(jobid, text, record.t) if op == "put" else None)
         for op, key, text in commit_ops(record)
-        if (jobid := job_of_key(key)) is not None
+        if (jobid := job_with(key, "R")) is not None
     ]
 
 
@@ -121,7 +113,7 @@ def _fold_lookup(
 ) -> tuple[int | None, ...] | None:
     if not topic_is_request(record):
         return None
-    return tuple(map(job_of_key, keys_asked(record)))
+    return tuple([job_with(key, "R") for key in keys_asked(record)])
 
 
 def topic_is_request(record: Record) -> bool:
@@ -209,21 +201,20 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
 
 def execution(r: Any) -> dict[str, Any]:
     """Return the execution object of an R; {} when it has none."""
-    found = r.get("execution") if isinstance(r, dict) else None
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = part(r, "execution", dict)
+    return found
 
 
 @read_once
 def entries(r: Any) -> list[dict[str, Any]]:
     """Return the entries of R_lite that are objects."""
-    found = execution(r).get("R_lite")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return members(execution(r).get("R_lite"))
 
 
 def children(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the children object of an entry of R_lite; {} when it has none."""
-    found = entry.get("children")
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = part(entry, "children", dict)
+    return found
 
 
 @read_once
@@ -306,9 +297,8 @@ def number_of(r: Any, key: str) -> float:
 
 def properties_of(r: Any) -> dict[str, Idset]:
     """Return the properties of an R whose targets can be read."""
-    found = execution(r).get("properties")
-    pairs = found.items() if isinstance(found, dict) else ()
-    sets = ((name, idset_of(text)) for name, text in pairs)
+    found = part(execution(r), "properties", dict)
+    sets = ((name, idset_of(text)) for name, text in found.items())
     return {name: targets for name, targets in sets if targets is not None}
 
 

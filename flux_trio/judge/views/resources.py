@@ -24,6 +24,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, View, view
 from flux_trio.judge.views.acquiring import NONE, change_of
+from flux_trio.judge.views.calls import ENDS
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     LOOKUPS,
@@ -48,7 +49,6 @@ from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
 RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
-ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 
 
 class Acquiring(NamedTuple):

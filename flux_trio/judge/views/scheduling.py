@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from flux_trio.judge.checks.shapes import arrays
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.selector import (
     ERROR,
@@ -228,12 +229,7 @@ NOTHING_ASKED = Asked()
 
 
 def _asked_about(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
-    jobs = payload(record).get("jobs")
-    pairs = [
-        each
-        for each in (jobs if isinstance(jobs, list) else ())
-        if isinstance(each, (list, tuple)) and len(each) == 2
-    ]
+    pairs = arrays(payload(record).get("jobs"), 2)
     return [(jobid, priority) for jobid, priority in pairs if type(jobid) is int]
 
 

@@ -17,7 +17,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Place, Seen, View, view
-from flux_trio.judge.views.commits import decoded, encoded, stored
+from flux_trio.judge.views.commits import decoded, encoded, stored_jobspecs
 from flux_trio.judge.views.jobs import context_of, submitted
 from flux_trio.judge.views.traits import WITH_JOBSPEC
 from flux_trio.messages import topics
@@ -70,8 +70,7 @@ def _jobspecs(record: Record, seen: Seen) -> Iterable[tuple[int, str]]:
         return [
             (job, encoded(jobspec)) for job, jobspec in jobspecs if job not in known and jobspec
         ]
-    jobs = [(op.job, op.text) for op in stored(record)]
-    return [(job[0], text) for job, text in jobs if job is not None and job[1] == "jobspec"]
+    return stored_jobspecs(record)
 
 
 ORIGINAL: Final[View] = view(
