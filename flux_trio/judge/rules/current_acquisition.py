@@ -16,10 +16,9 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, job_id, message, payload, received, sent
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.rules.rfc28_responses import TELL, as_sent
-from flux_trio.judge.rules.rfc28_scheduler import avoided, granted_after
+from flux_trio.judge.rules.rfc28_scheduler import require_avoided
 from flux_trio.judge.rules.rfc28_stream import ANSWERED, STREAMS, stream_of
 from flux_trio.judge.views.acquiring import NONE, change_of
-from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import ALLOCATING
 from flux_trio.judge.views.resources import (
@@ -129,19 +128,6 @@ _changes(
 )
 
 
-def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
-    """Register `clause`: a SUCCESS has no such target."""
-
-    @RULES.judge(clause, ALLOCATING, views=[AS_RECEIVED, SCHED_JOBS])
-    def judge(record: Record, seen: Seen) -> Finding:
-        had = as_received(seen, record.party)
-        targets = NONE if had is None else which(had)
-        if had is None or not targets:
-            return None
-        found = granted_after(had.lessened, record, seen)
-        return avoided(found, targets, what, had.lessened) if found else None
-
-
 def _unfreed(seen: Seen) -> Iterable[Broken]:
     had = as_received(seen, seen.facts.scheduler)
     for jobid, held in seen.all(HELD).items() if had is not None else ():
@@ -163,5 +149,5 @@ def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Finding:
     return had is not None and held is not None and bool(held.targets & had.offline)
 
 
-_avoids("28.shrink.3", lambda had: had.taken, "shrunk")
-_avoids("28.offline.3", lambda had: had.offline, "down")
+require_avoided(RULES, "28.shrink.3", ALLOCATING, lambda had: had.taken, "shrunk")
+require_avoided(RULES, "28.offline.3", ALLOCATING, lambda had: had.offline, "down")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import (
@@ -27,7 +28,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Key, Place, Seen, view
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, Life
-from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of
+from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of, refusal_of
 from flux_trio.messages import Errno, Request, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Record
@@ -217,25 +218,35 @@ def enodata_ends_hello(record: Record, seen: Seen) -> Finding:
     return errnum(record) == Errno.ENODATA
 
 
-def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
-    link = link_of(seen)
-    if link.refused > max(link.hello_sent, link.gone):
-        text = "sched-hello was refused; expected the scheduler to exit"
-        yield Broken(text, (link.refused,), is_to_leave=True)
+def stays_after_refusal(topic: str) -> Callable[[Seen], Iterable[Broken]]:
+    """Return the debt of a scheduler whose sched-hello, or sched-ready, was refused."""
+
+    def debts(seen: Seen) -> Iterable[Broken]:
+        if n := refusal_of(link_of(seen), topic):
+            text = f"{_name(topic)} was refused; expected the scheduler to exit"
+            yield Broken(text, (n,), is_to_leave=True)
+
+    return debts
 
 
-@RULES.judge(
-    "27.hello.17",
-    sent("request", HELLO, READY, topics.JOB_MANAGER_DISCONNECT),
-    views=[LINK],
-    debts=_stays_after_refusal,
-)
-def refused_scheduler_exits(record: Record, seen: Seen) -> Finding:
-    link = link_of(seen)
-    is_refused = link.refused > max(link.hello_sent, link.gone)
-    if not is_refused or record.party != seen.facts.scheduler:
+def exits_after_refusal(topic: str, record: Record, seen: Seen) -> Finding:
+    """Judge what a scheduler sends whose sched-hello, or sched-ready, was refused."""
+    n = refusal_of(link_of(seen), topic)
+    if not n or record.party != seen.facts.scheduler:
         return None
     if topic_of(record) == topics.JOB_MANAGER_DISCONNECT:
         return True
-    text = f"{topic_of(record)} after sched-hello was refused; expected the scheduler to exit"
-    return Broken(text, (link.refused,))
+    text = f"{topic_of(record)} after {_name(topic)} was refused; expected the scheduler to exit"
+    return Broken(text, (n,))
+
+
+def _name(topic: str) -> str:
+    return topic.rpartition(".")[2]
+
+
+RULES.judge(
+    "27.hello.17",
+    sent("request", HELLO, READY, topics.JOB_MANAGER_DISCONNECT),
+    views=[LINK],
+    debts=stays_after_refusal(HELLO),
+)(functools.partial(exits_after_refusal, HELLO))

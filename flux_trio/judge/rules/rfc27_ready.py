@@ -16,9 +16,10 @@ from flux_trio.judge.checks.shapes import (
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, no_key, payload, received, rpc, sent, topic_of
 from flux_trio.judge.engine.view import Place, Seen, view
+from flux_trio.judge.rules.rfc27_hello import exits_after_refusal, stays_after_refusal
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, not_asked_for, over_limit
-from flux_trio.judge.views.scheduling import LINK, REQUESTING, Requesting, is_refused, link_of
+from flux_trio.judge.views.scheduling import LINK, REQUESTING, Requesting, link_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -166,28 +167,15 @@ def requests_wait_for_the_answer_to_ready(
     return Broken(text, (link.hello,))
 
 
-def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
-    link = link_of(seen)
-    if is_refused(link):
-        text = "sched-ready was refused; expected the scheduler to exit"
-        yield Broken(text, (link.ready_refused,), is_to_leave=True)
-
-
 @RULES.by(
     ANSWERING,
     "27.ready.15",
     sent("request", READY, topics.SCHED_HELLO, topics.JOB_MANAGER_DISCONNECT),
     sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     views=[LINK],
-    debts=_stays_after_refusal,
+    debts=stays_after_refusal(READY),
 )
 def refused_scheduler_exits(answering: Answering | None, record: Record, seen: Seen) -> Finding:
     if answering is not None and not answering.is_refused:
         return None
-    link = link_of(seen)
-    if not is_refused(link) or record.party != seen.facts.scheduler:
-        return None
-    if topic_of(record) == topics.JOB_MANAGER_DISCONNECT:
-        return True
-    text = f"{topic_of(record)} after sched-ready was refused; expected the scheduler to exit"
-    return Broken(text, (link.ready_refused,))
+    return exits_after_refusal(READY, record, seen)

@@ -27,7 +27,7 @@ from flux_trio.judge.engine.selector import (
     topic_of,
     while_live,
 )
-from flux_trio.judge.engine.view import Live, Place, Seen, view
+from flux_trio.judge.engine.view import Live, Place, Seen, Selector, view
 from flux_trio.judge.views.acquiring import NONE
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
@@ -76,17 +76,7 @@ def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Findi
 # --- what is not to be allocated
 
 
-def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Finding:
-    """Judge that no R has one of these targets. `what` says what they are, such as offline, and
-    record `n` made them so.
-    """
-    for r in found:
-        if both := (targets_of(r.value) or NONE) & targets:
-            return Broken(f"{r.what}: targets {both} are {what}", (n,))
-    return True
-
-
-def granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
+def _granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
     """Return those R in a commit that the scheduler has granted after it must have handled the
     message that it received at record `n`.
 
@@ -98,20 +88,33 @@ def granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
     return [r for r in allocated(record) if sched_job(seen, r.jobid).alloc > n]
 
 
-def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
-    """`clause`: no R is written with a target of those."""
+def require_avoided(
+    rules: Rules,
+    clause: str,
+    granting: Iterable[Selector],
+    which: Callable[[Acquired], Idset],
+    what: str,
+) -> None:
+    """Register `clause`: no R that is granted has one of these targets. `what` says what they are,
+    such as offline.
+    """
 
-    @RULES.judge(clause, COMMITS, views=[AS_RECEIVED, SCHED_JOBS])
+    @rules.judge(clause, granting, views=[AS_RECEIVED, SCHED_JOBS])
     def judge(record: Record, seen: Seen) -> Finding:
         had = as_received(seen, record.party)
         if had is None or not which(had):
             return None
-        found = granted_after(had.lessened, record, seen)
-        return avoided(found, which(had), what, had.lessened) if found else None
+        found = _granted_after(had.lessened, record, seen)
+        for r in found:
+            if both := (targets_of(r.value) or NONE) & which(had):
+                return Broken(f"{r.what}: targets {both} are {what}", (had.lessened,))
+        return bool(found) or None
 
 
-_avoids("28.shrink.3", lambda had: had.taken, "shrunk and were not grown again")
-_avoids("28.offline.3", lambda had: had.offline, "offline")
+require_avoided(
+    RULES, "28.shrink.3", COMMITS, lambda had: had.taken, "shrunk and were not grown again"
+)
+require_avoided(RULES, "28.offline.3", COMMITS, lambda had: had.offline, "offline")
 
 
 # --- jobs that hold what was shrunk or is offline

@@ -29,7 +29,7 @@ from flux_trio.judge.views.execution import LINK as EXEC_LINK
 from flux_trio.judge.views.execution import START, STARTS, answered_hello, is_senseless, outstanding
 from flux_trio.judge.views.execution import link_of as exec_link_of
 from flux_trio.judge.views.resources import AS_RECEIVED, Acquired
-from flux_trio.judge.views.scheduling import ASKED, LINK, is_refused, link_of
+from flux_trio.judge.views.scheduling import ASKED, LINK, link_of, refusal_of
 from flux_trio.judge.views.suspending import is_wrong_answer
 from flux_trio.messages import Errno, Request, Response, service_of, topics
 from flux_trio.trace import CLIENT, KILLED, Kind, Record
@@ -162,7 +162,8 @@ def _may_leave(party: str, seen: Seen) -> bool:
     had: Acquired | None = seen.at(AS_RECEIVED, party)
     if seen.at(UNACQUIRED, party) or (had is not None and had.release_failed):
         return True
-    return party == seen.facts.scheduler and is_refused(link_of(seen))
+    is_refused = refusal_of(link_of(seen), topics.SCHED_READY) > 0
+    return party == seen.facts.scheduler and is_refused
 
 
 LEAVING: Final = view(

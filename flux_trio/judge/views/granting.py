@@ -27,7 +27,7 @@ from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
 from flux_trio.judge.views.resources import AS_RECEIVED, as_received
-from flux_trio.judge.views.scheduling import FINAL, LINK, Link, is_refused, link_of
+from flux_trio.judge.views.scheduling import FINAL, LINK, Link, link_of, refusal_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -268,7 +268,7 @@ def _answering(record: Record, seen: Seen) -> Answering:
         record.party == facts.scheduler or _is_of_unseen(record, seen),
         facts.is_ready,
         link.gone > link.hello_sent and facts.scheduler in ("", record.party),
-        is_refused(link),
+        refusal_of(link, topics.SCHED_READY) > 0,
         had is not None and (had.failed != 0 or had.release_failed != 0),
         had is not None and bool(had.offline),
         known.alloc != 0,

@@ -185,9 +185,12 @@ def scheduler_lost(record: Record, facts: Facts) -> bool:
     return bool(errnum(record))  # an error response to alloc or free is fatal
 
 
-def is_refused(link: Link) -> bool:
-    """Whether sched-ready was refused, and the scheduler is still there."""
-    return link.ready_refused > max(link.hello_sent, link.gone)
+def refusal_of(link: Link, topic: str) -> Place:
+    """Return the record at which the scheduler received that its sched-hello or sched-ready was
+    refused; 0 if it was not, or the scheduler has left.
+    """
+    n = link.refused if topic == topics.SCHED_HELLO else link.ready_refused
+    return n if n > max(link.hello_sent, link.gone) else 0
 
 
 class Asked(Live, frozen=True, gc=False):
