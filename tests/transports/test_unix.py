@@ -19,7 +19,6 @@ from flux_trio.transports import (
     TransportError,
     connect_websocket,
     door,
-    gate,
     serve_unix,
     share,
 )
@@ -118,26 +117,6 @@ async def test_a_guests_frames_are_smaller(tmp_path: Path, role: int) -> None:
                 return
             with pytest.raises(ConnectionLost, match=r"\(1009\).*size: 1048576 bytes"):
                 await connection.receive()
-
-
-async def test_one_user_cannot_have_all_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gate, "CONNECTIONS_OF_GUEST_MAX", 1)
-    async with serving(tmp_path / "local", os.getuid()) as server:
-        server.role = ROLE_USER
-        async with connect_websocket(server.uri):
-            text = f"refused with 429: 1 connections of user {os.getuid()} are open"
-            with pytest.raises(ConnectionRefused, match=text):
-                async with connect_websocket(server.uri):
-                    pass
-        with trio.fail_after(300):
-            while server.came.count(server.came[0]) < 2:
-                try:
-                    async with connect_websocket(server.uri):
-                        pass
-                except ConnectionRefused:
-                    await trio.lowlevel.checkpoint()
 
 
 async def test_new_connection_of_a_guest_waits_for_its_turn_and_the_owners_does_not(
