@@ -23,6 +23,14 @@ def script() -> BridgeScript:
     return BridgeScript()
 
 
+@pytest.fixture
+def running(script: BridgeScript) -> BridgeScript:
+    """One in which job 7 runs."""
+    script.start()
+    script.launched()
+    return script
+
+
 def topics_to(kvs: FluxKvs) -> list[str]:
     return [topic.removeprefix("kvs.") for topic, _ in kvs.requests]
 
@@ -38,65 +46,55 @@ def test_room_is_made_and_linked_before_anything_is_launched(script: BridgeScrip
     assert isinstance(start, Start)
 
 
-def test_those_who_follow_a_job_find_its_service_and_its_tasks(script: BridgeScript) -> None:
-    script.start()
-    script.launched()
-    assert script.answers() == [("start", {})]
-    assert script.pop("service.add").payload == {"service": "1000-shell-f8"}
-    assert script.events() == STARTED
-    lines = script.text("exec.eventlog").splitlines()
+def test_those_who_follow_a_job_find_its_service_and_its_tasks(running: BridgeScript) -> None:
+    assert running.answers() == [("start", {})]
+    assert running.pop("service.add").payload == {"service": "1000-shell-f8"}
+    assert running.events() == STARTED
+    lines = running.text("exec.eventlog").splitlines()
     assert '{"service":"1000-shell-f8","leader-rank":0,"size":1}' in lines[2]
     assert '{"taskmap":{"version":1,"map":[[0,1,1,1]]}}' in lines[3]
 
 
-def test_output_is_in_the_room_while_the_job_runs(script: BridgeScript) -> None:
-    script.start()
-    script.launched()
-    script.files[7, 0, "stdout"] = b"hello\n"
-    script.poll()
-    assert script.output() == {"stdout": "hello\n", "stderr": "", "eof": ""}
-    script.files[7, 0, "stdout"] += b"world\n"
-    script.files[7, 0, "stderr"] = b"oh\n"
-    script.poll()
-    assert script.output() == {"stdout": "hello\nworld\n", "stderr": "oh\n", "eof": ""}
+def test_output_is_in_the_room_while_the_job_runs(running: BridgeScript) -> None:
+    running.files[7, 0, "stdout"] = b"hello\n"
+    running.poll()
+    assert running.output() == {"stdout": "hello\n", "stderr": "", "eof": ""}
+    running.files[7, 0, "stdout"] += b"world\n"
+    running.files[7, 0, "stderr"] = b"oh\n"
+    running.poll()
+    assert running.output() == {"stdout": "hello\nworld\n", "stderr": "oh\n", "eof": ""}
 
 
-def test_end_is_told_when_the_room_is_at_its_place(script: BridgeScript) -> None:
-    script.start()
-    script.launched()
-    script.files[7, 0, "stdout"] = b"hello\n"
-    script.ended(status=256)
-    assert script.answers() == [("start", {}), ("finish", {"status": 256}), RELEASED]
-    assert list(script.kvs.spaces) == ["primary"]
-    assert script.kvs.links == {}
-    assert script.events() == ENDED
-    assert script.output() == {"stdout": "hello\n", "stderr": "", "eof": "stdoutstderr"}
-    assert not script.text(PLACES)
-    assert script.pop("service.remove").payload == {"service": "1000-shell-f8"}
+def test_end_is_told_when_the_room_is_at_its_place(running: BridgeScript) -> None:
+    running.files[7, 0, "stdout"] = b"hello\n"
+    running.ended(status=256)
+    assert running.answers() == [("start", {}), ("finish", {"status": 256}), RELEASED]
+    assert list(running.kvs.spaces) == ["primary"]
+    assert running.kvs.links == {}
+    assert running.events() == ENDED
+    assert running.output() == {"stdout": "hello\n", "stderr": "", "eof": "stdoutstderr"}
+    assert not running.text(PLACES)
+    assert running.pop("service.remove").payload == {"service": "1000-shell-f8"}
 
 
-def test_end_waits_for_output_that_is_not_stored(script: BridgeScript) -> None:
+def test_end_waits_for_output_that_is_not_stored(running: BridgeScript) -> None:
     """A program that is killed now has told nothing, so the next one is asked for the job."""
-    script.start()
-    script.launched()
-    script.files[7, 0, "stdout"] = b"hello\n"
-    script.hold()
-    script.ended()
-    assert script.answers() == [("start", {})]
-    script.let_go()
-    assert script.answers()[1:] == [("finish", {"status": 0}), RELEASED]
+    running.files[7, 0, "stdout"] = b"hello\n"
+    running.hold()
+    running.ended()
+    assert running.answers() == [("start", {})]
+    running.let_go()
+    assert running.answers()[1:] == [("finish", {"status": 0}), RELEASED]
 
 
-def test_what_is_on_its_way_to_the_kvs_has_a_bound(script: BridgeScript) -> None:
-    script.start()
-    script.launched()
-    script.files[7, 0, "stdout"] = b"x" * 3_000_000
-    script.hold()
-    script.ended()
-    (commit,) = script.held or []
+def test_what_is_on_its_way_to_the_kvs_has_a_bound(running: BridgeScript) -> None:
+    running.files[7, 0, "stdout"] = b"x" * 3_000_000
+    running.hold()
+    running.ended()
+    (commit,) = running.held or []
     assert len(str(commit.payload)) < 1_000_000
-    script.let_go()
-    assert len(script.output()["stdout"]) == 3_000_000
+    running.let_go()
+    assert len(running.output()["stdout"]) == 3_000_000
 
 
 def test_output_beyond_the_limit_is_left_out_and_the_log_says_so(script: BridgeScript) -> None:
@@ -109,13 +107,11 @@ def test_output_beyond_the_limit_is_left_out_and_the_log_says_so(script: BridgeS
     assert script.answers()[1] == ("finish", {"status": 0})
 
 
-def test_next_program_takes_the_job_up_and_writes_each_byte_once(script: BridgeScript) -> None:
-    script.start()
-    script.launched()
-    script.files[7, 0, "stdout"] = b"one\n"
-    script.poll()
-    following = BridgeScript(script.kvs)
-    following.files = script.files
+def test_next_program_takes_the_job_up_and_writes_each_byte_once(running: BridgeScript) -> None:
+    running.files[7, 0, "stdout"] = b"one\n"
+    running.poll()
+    following = BridgeScript(running.kvs)
+    following.files = running.files
     following.start(reattach=True)
     (attach,) = following.shell
     assert attach == Attach(7)
@@ -127,12 +123,10 @@ def test_next_program_takes_the_job_up_and_writes_each_byte_once(script: BridgeS
     assert following.events() == [*STARTED, "reattach", "shell-exit", "complete", "done"]
 
 
-def test_next_program_tells_an_end_that_was_stored_and_not_told(script: BridgeScript) -> None:
+def test_next_program_tells_an_end_that_was_stored_and_not_told(running: BridgeScript) -> None:
     """The first one was killed when the room was at its place."""
-    script.start()
-    script.launched()
-    script.ended(status=256)
-    following = BridgeScript(script.kvs)
+    running.ended(status=256)
+    following = BridgeScript(running.kvs)
     following.start(reattach=True)
     assert following.shell == []
     assert following.answers() == [("reattached", {}), ("finish", {"status": 256}), RELEASED]
@@ -160,29 +154,25 @@ def test_next_program_moves_a_room_that_was_not_moved_to_its_end(topic: str) -> 
     assert following.logs == []
 
 
-def test_namespace_is_removed_when_the_end_is_told(script: BridgeScript) -> None:
+def test_namespace_is_removed_when_the_end_is_told(running: BridgeScript) -> None:
     """While it is there, a successor finds the job, whether flux-core asks again or not."""
-    script.start()
-    script.launched()
-    script.kvs.dies_at = "kvs.namespace-remove"
-    script.ended()
-    assert script.answers()[1:] == [("finish", {"status": 0}), RELEASED]
+    running.kvs.dies_at = "kvs.namespace-remove"
+    running.ended()
+    assert running.answers()[1:] == [("finish", {"status": 0}), RELEASED]
 
 
-def test_start_that_is_asked_again_changes_nothing_in_the_room(script: BridgeScript) -> None:
+def test_start_that_is_asked_again_changes_nothing_in_the_room(running: BridgeScript) -> None:
     """The service had taken its hello back, while it had no shell host."""
-    script.start()
-    script.launched()
-    script.files[7, 0, "stdout"] = b"one\n"
-    script.poll()
-    script.start(reattach=True)
-    script.files[7, 0, "stdout"] += b"two\n"
-    script.ended()
-    assert [each.topic for each in script.sent] == ["service.add", "service.remove"]
-    assert script.output() == {"stdout": "one\ntwo\n", "stderr": "", "eof": "stdoutstderr"}
-    assert script.events() == ENDED
+    running.files[7, 0, "stdout"] = b"one\n"
+    running.poll()
+    running.start(reattach=True)
+    running.files[7, 0, "stdout"] += b"two\n"
+    running.ended()
+    assert [each.topic for each in running.sent] == ["service.add", "service.remove"]
+    assert running.output() == {"stdout": "one\ntwo\n", "stderr": "", "eof": "stdoutstderr"}
+    assert running.events() == ENDED
     again = [("reattached", {}), ("finish", {"status": 0}), RELEASED]
-    assert script.answers() == [("start", {}), *again]
+    assert running.answers() == [("start", {}), *again]
 
 
 def test_start_that_comes_again_without_reattach_launches_nothing_twice() -> None:
@@ -241,10 +231,8 @@ def test_jobspec_that_cannot_run_fails_with_its_reason(script: BridgeScript) -> 
     assert list(script.kvs.spaces) == ["primary"]
 
 
-def test_cancel_ends_the_job(script: BridgeScript) -> None:
-    script.start()
-    script.launched()
-    script.broker_says(job_exception(7))
-    assert script.shell[-1] == Signal(7, 15)
-    script.ended(status=143 << 8)
-    assert script.answers()[1:] == [("finish", {"status": 143 << 8}), RELEASED]
+def test_cancel_ends_the_job(running: BridgeScript) -> None:
+    running.broker_says(job_exception(7))
+    assert running.shell[-1] == Signal(7, 15)
+    running.ended(status=143 << 8)
+    assert running.answers()[1:] == [("finish", {"status": 143 << 8}), RELEASED]

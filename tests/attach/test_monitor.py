@@ -18,11 +18,19 @@ from flux_trio.attach.monitor import Monitor, open_monitor
 from flux_trio.cli.attach.monitor_screen import screen
 from flux_trio.judge import Verdict
 from flux_trio.messages import FluxError, Response, respond_error
+from flux_trio.trace import routed
 from flux_trio.transports import EndOfConnection
 from tests.attach.test_audit import TOPICS, holding
 from tests.attach.test_judging import DOUBLE, HELD, backlog, granted
 from tests.support.flux_peer import Broker, broker
 from tests.trace.test_live_module_trace import told
+
+
+@pytest.fixture(autouse=True)
+def settles_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told here comes at once."""
+    monkeypatch.setattr(routed, "SETTLED_S", 0.1)
+    monkeypatch.setattr(monitor, "LOOK_S", 0.02)
 
 
 def payload_of(each: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from flux_trio.store.database_copy import SLICE_PAGES
 from flux_trio.store.fsck import check_file
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, StoreError
+from tests.support.mutations import contents
 
 LONG = "x" * 1000
 KEYS = 3000  # so many long values are some 12 slices
@@ -27,11 +28,6 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     made = SqliteStore(tmp_path / "state.sqlite")
     yield made
     made.close()
-
-
-def contents(store: SqliteStore) -> dict[str, object]:
-    keys = store.dir("")
-    return dict(zip(keys, store.lookup(keys), strict=True))
 
 
 def test_copy_is_the_store_as_it_is_at_the_end(store: SqliteStore, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from flux_trio.store.fsck import check_file
 from flux_trio.store.layout import _TABLES, LAYOUT
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import StoreError
-from tests.support.mutations import leaves, mutate, spoil
+from tests.support.mutations import contents, leaves, mutate, spoil
 
 NAME = "kvs.sqlite"
 WAL = f"{NAME}-wal"
@@ -50,11 +50,6 @@ def spoil_in_the_middle(path: Path, *trees: str) -> None:
     for tree in trees:
         pages = leaves(path, roots[tree])
         spoil(path, pages[len(pages) // 2])
-
-
-def contents(store: SqliteStore) -> dict[str, str | Damaged | None]:
-    keys = store.dir("")
-    return dict(zip(keys, store.lookup(keys), strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from flux_trio.store import changes, pending
 from flux_trio.store.fsck import check_file, repair_file
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, StoreError
+from tests.support.mutations import contents
 
 NAME: Final = "kvs.sqlite"
 
@@ -60,11 +61,6 @@ def killed(store: SqliteStore, to: Path) -> Path:
     store._db.close()
     store._acknowledged.close()
     return to / store.path.name
-
-
-def contents(store: SqliteStore | MemoryStore) -> dict[str, str | Damaged | None]:
-    keys = store.dir("")
-    return dict(zip(keys, store.lookup(keys), strict=True))
 
 
 def expected(*commits: list[Op]) -> dict[str, str | Damaged | None]:

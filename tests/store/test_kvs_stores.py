@@ -273,14 +273,6 @@ def test_file_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
     SqliteStore(path).close()
 
 
-def test_file_in_use_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "kvs.sqlite"
-    first = SqliteStore(path)
-    assert "is using it" in opening_error(path).text
-    first.close()
-    SqliteStore(path).close()
-
-
 @pytest.mark.parametrize("replaced", [False, True])
 def test_commit_to_a_file_that_was_removed_is_refused(tmp_path: Path, *, replaced: bool) -> None:
     """What is not at its path is lost with the process: it must not be acknowledged."""

@@ -7,6 +7,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from flux_trio.cores.kvs.ops import Damaged
+from flux_trio.store.stores import Store
+
 PAGE_BYTES: Final = 4096
 WAL_HEADER_BYTES: Final = 32
 FRAME_BYTES: Final = 24 + PAGE_BYTES
@@ -87,3 +90,9 @@ def mutate(path: Path, rng: Random) -> str:
     said = rng.choice(MUTATIONS)(content, rng)
     path.write_bytes(content)
     return f"{path.name}: {said}"
+
+
+def contents(store: Store) -> dict[str, str | Damaged | None]:
+    """All values of a store, by key."""
+    keys = store.dir("")
+    return dict(zip(keys, store.lookup(keys), strict=True))

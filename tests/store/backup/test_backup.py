@@ -18,11 +18,10 @@ from flux_trio.shell.protocol import JOBS_NAME, SHELL_DIRECTORY
 from flux_trio.shell.records import RECORD_SUFFIX, Accepted, Ended, Failed, Launched, Line
 from flux_trio.store.backup import BackupError, Mark, files, restore, take
 from flux_trio.store.backup.taking import without_processes
+from flux_trio.store.sqlite_store import SqliteStore
 from tests.support.instance import RunningInstance, flux_trio, invoked, running_instance, until
 
 pytestmark = pytest.mark.real
-
-DEFAULT_QUEUE = "[policy.jobspec.defaults.system]\nqueue = 'a'\n"
 
 
 def submit(instance: RunningInstance, *words: str) -> str:
@@ -113,22 +112,6 @@ def token_works(instance: RunningInstance, token: str) -> bool:
     return invoked("jobs", env=env).returncode == 0
 
 
-def test_queues_of_a_copy_stay_stopped_when_it_starts_again(tmp_path: Path) -> None:
-    simulated = "[exec]\nsimulate = true\n[queues.a]\n[queues.b]\n" + DEFAULT_QUEUE
-    with running_instance(tmp_path / "state", simulated) as original:
-        original.ok("backup", tmp_path / "backup")
-    invoked("restore", tmp_path / "backup", tmp_path / "copy")
-    for _ in range(2):
-        with running_instance(tmp_path / "copy", simulated) as copy:
-            assert copy.ok("queue", "status").count("Scheduling is stopped") == 2
-    with running_instance(tmp_path / "copy", simulated) as copy:
-        copy.ok("queue", "start", "a")
-    with running_instance(tmp_path / "copy", simulated) as copy:
-        status = copy.ok("queue", "status").splitlines()
-    assert "a: Scheduling is started" in status
-    assert "b: Scheduling is stopped" in "\n".join(status)
-
-
 def test_instance_that_does_not_run_is_copied_by_the_command(tmp_path: Path) -> None:
     statedir = tmp_path / "state"
     with running_instance(statedir) as instance:
@@ -149,17 +132,6 @@ def test_without_a_state_there_is_no_backup(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"no instance runs in {tmp_path}/none" in done.stderr
     assert not (tmp_path / "backup").exists()
-
-
-def test_no_instance_starts_in_a_backup(tmp_path: Path) -> None:
-    with running_instance(tmp_path / "state") as instance:
-        instance.ok("backup", tmp_path / "backup")
-    done = flux_trio("start", "--statedir", tmp_path / "backup", "true")
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"flux-trio start: ERROR: {tmp_path}/backup is a backup: "
-        f"`flux-trio restore {tmp_path}/backup NEW` makes a copy to start\n",
-    )
 
 
 def test_backup_without_room_leaves_nothing_and_the_instance_goes_on(tmp_path: Path) -> None:
@@ -204,7 +176,10 @@ def test_directory_that_is_being_filled_is_not_taken_by_another(tmp_path: Path) 
         (target / "backup.json").read_bytes()  # it is still there
         done = invoked("restore", target, tmp_path / "copy")
         assert "not a complete backup: its backup.json is empty" in done.stderr
-        assert "is a backup" in flux_trio("start", "--statedir", target, "true").stderr
+        assert flux_trio("start", "--statedir", target, "true").stderr == (
+            f"flux-trio start: ERROR: {target} is a backup: "
+            f"`flux-trio restore {target} NEW` makes a copy to start\n"
+        )
 
     (tmp_path / "other").mkdir()
     take(tmp_path / "state", tmp_path / "other", MARK, lambda path: path.write_bytes(b""))
@@ -268,8 +243,9 @@ def test_disk_without_room_is_found_before_it_is_filled(
 
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
-    with running_instance(tmp_path / "state", "[exec]\nsimulate = true\n") as instance:
-        instance.ok("backup", tmp_path / "backup")
+    (tmp_path / "state").mkdir()
+    SqliteStore(tmp_path / "state" / "state.sqlite").close()
+    take(tmp_path / "state", tmp_path / "backup", MARK, lambda path: SqliteStore(path).close())
     return tmp_path / "backup"
 
 

@@ -36,18 +36,17 @@ def test_copy_of_a_running_instance_does_not_start(tmp_path: Path) -> None:
         waits = original.ok("submit", HELD, "true").strip()
         copied(state, copy)
         before = contents(copy)
-        for _ in range(2):
-            done = flux_trio("start", "--statedir", copy, "true")
-            assert (done.returncode, done.stdout) == (1, "")
-            assert done.stderr == (
-                f"flux-trio start: ERROR: {copy} is a copy of a state directory: its state.sqlite "
-                "is another file than its instances have used.\n"
-                f"  The jobs in it may have run since, and would run again. `flux-trio backup "
-                f"--statedir {copy} DIR`, then `flux-trio restore DIR NEW` make a directory that "
-                "starts no job by itself.\n"
-                "  If you have moved the directory, and no instance ran in the original since: "
-                f"remove {copy}/state.sqlite-inode, and start again\n"
-            )
+        done = flux_trio("start", "--statedir", copy, "true")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            f"flux-trio start: ERROR: {copy} is a copy of a state directory: its state.sqlite "
+            "is another file than its instances have used.\n"
+            f"  The jobs in it may have run since, and would run again. `flux-trio backup "
+            f"--statedir {copy} DIR`, then `flux-trio restore DIR NEW` make a directory that "
+            "starts no job by itself.\n"
+            "  If you have moved the directory, and no instance ran in the original since: "
+            f"remove {copy}/state.sqlite-inode, and start again\n"
+        )
         assert contents(copy) == before
         assert original.ok("jobs", "-n", "-o", "{id}").split() == [waits]
 
@@ -80,11 +79,8 @@ def test_directory_that_was_moved_starts(tmp_path: Path) -> None:
     assert flux_trio("start", "--statedir", renamed, "true").returncode == 0
     copied(renamed, copy)
     inode_path(copy / "state.sqlite").unlink()
-    for _ in range(2):
-        assert flux_trio("start", "--statedir", copy, "true").returncode == 0
+    assert flux_trio("start", "--statedir", copy, "true").returncode == 0
     assert not is_copy(copy / "state.sqlite")
-    copied(copy, tmp_path / "again")
-    assert is_copy(tmp_path / "again" / "state.sqlite")
 
 
 @pytest.fixture

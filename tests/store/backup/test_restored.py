@@ -1,19 +1,25 @@
-"""What a restored copy changes in the state."""
+"""What a restored copy changes in the state, and what is restored of the jobs of a backup."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from flux_trio.config import parse_config
+from flux_trio.cores.job_index import active_key
 from flux_trio.cores.job_manager.queues.queues import Queues
-from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
+from flux_trio.cores.kvs.ops import Put
+from flux_trio.formats import EVENTLOG, Event, Jobspec, format_eventlog, job_key, parse_eventlog
 from flux_trio.messages import FluxError
 from flux_trio.protocols import JobState, replay
+from flux_trio.store.backup import Mark, restore, restoring, take
 from flux_trio.store.backup.restoring import ending_event, stopped_checkpoint
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
 
 SUBMIT = Event(1.0, "submit", {"userid": 5, "urgency": 16, "flags": 0, "version": 1})
 WAITING = [
@@ -83,3 +89,36 @@ def test_all_queues_are_stopped_and_stay_so_until_they_are_started(before: str |
     again.restore(queues.checkpoint())
     assert not any(again.schedules(name) for name in again.names)
     assert "all_stopped" not in msgspec.json.decode(queues.checkpoint())
+
+
+def fill(path: Path, jobs: dict[int, list[Event]]) -> None:
+    """Write a state file that has these jobs."""
+    store = SqliteStore(path)
+    for jobid, events in jobs.items():
+        stored = {"jobspec": spec(), EVENTLOG: format_eventlog(events)}
+        store.commit([Put(job_key(jobid, name), text) for name, text in stored.items()])
+        store.commit([Put(active_key(jobid), "")])
+    store.close()
+
+
+def state_of(store: SqliteStore, jobid: int) -> JobState:
+    (eventlog,) = store.lookup([job_key(jobid, EVENTLOG)])
+    assert isinstance(eventlog, str)
+    return replay(jobid, parse_eventlog(eventlog)).state
+
+
+@pytest.mark.parametrize("running", [1, 2, 3, 5])
+def test_every_job_that_runs_is_ended_on_whichever_page_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: int
+) -> None:
+    monkeypatch.setattr(restoring, "PAGE_JOBS", 2)
+    jobs = dict.fromkeys(range(1, running + 1), RUNNING) | {running + 1: WAITING}
+    (tmp_path / "state").mkdir()
+    backup, copy = tmp_path / "backup", tmp_path / "copy"
+    take(tmp_path / "state", backup, Mark("/state", 1.0, "1"), lambda path: fill(path, jobs))
+    restored = restore(backup, copy, 9.0)
+    assert (restored.ended, restored.waiting) == (running, 1)
+    store = SqliteStore(copy / STATE_FILE)
+    states = [state_of(store, jobid) for jobid in jobs]
+    store.close()
+    assert states == [JobState.CLEANUP] * running + [JobState.SCHED]
