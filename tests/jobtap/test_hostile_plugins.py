@@ -328,15 +328,6 @@ class Swallows(jobtap.Plugin):
         self.start_soon(self.think, None)
 
 
-async def test_handler_that_swallows_its_cancel_has_no_more_than_its_deadline(
-    autojump_clock: MockClock,
-) -> None:
-    async with rig(Swallows()) as r:
-        r.ask()
-        await trio.sleep(6)
-        assert r.answers[0].answer.error == FAILED + "no answer in 5 s"
-
-
 async def test_plugin_that_swallows_its_cancel_is_removed(autojump_clock: MockClock) -> None:
     async with rig(Swallows()) as r:
         watch = r.host.method("job-manager.a.watch")
@@ -348,37 +339,6 @@ async def test_plugin_that_swallows_its_cancel_is_removed(autojump_clock: MockCl
         assert await r.host.remove("a") == (["a"], [])
         assert trio.current_time() == began
         assert r.logged == []
-
-
-ABANDONED = "plugin a: task watch goes on 5 s after it was cancelled, and is abandoned"
-
-
-class Shields(jobtap.Plugin):
-    name = "a"
-
-    def loaded(self) -> None:
-        self.start_soon(self.watch)
-
-    async def watch(self) -> None:
-        with trio.CancelScope(shield=True):
-            await trio.sleep(100)
-
-
-async def test_plugin_whose_task_is_shielded_is_removed_and_named(
-    autojump_clock: MockClock,
-) -> None:
-    async with rig(Shields()) as r:
-        await trio.testing.wait_all_tasks_blocked()
-        await r.host.remove("a")
-        assert r.logged == [ABANDONED]
-
-
-async def test_plugin_that_keeps_the_instance_from_ending_is_named(
-    autojump_clock: MockClock,
-) -> None:
-    async with rig(Shields()) as r:
-        await trio.testing.wait_all_tasks_blocked()
-    assert r.logged == [ABANDONED]
 
 
 async def test_task_that_is_no_async_function_is_told(autojump_clock: MockClock) -> None:

@@ -378,14 +378,6 @@ async def test_what_another_plugin_of_the_chain_asked_for_counts_too() -> None:
     assert [each.plugin for each in answer.operations] == ["one", "two"]
 
 
-async def test_not_allowed_that_is_not_caught_is_the_plugins_failure() -> None:
-    answer = await doing(lambda job: job.epilog_start("e"), SeenJob(state=State.RUN))
-    assert answer.error == (
-        f"plugin a failed in {PRIORITY} for job ƒ8: NotAllowed: job ƒ8: epilog-start: expected a "
-        "job in CLEANUP, it is in RUN"
-    )
-
-
 async def test_priority_annotations_and_reprioritizing_go_into_the_answer() -> None:
     def act(job: jobtap.Job) -> None:
         job.set_priority(5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from flux_trio import jobtap
@@ -30,14 +32,13 @@ class Quiet(Plugin):
         pass
 
 
-async def test_handler_is_not_called_until_it_is_wanted_again():
+async def test_handler_is_not_called_until_it_is_wanted_again_and_others_are_all_the_same():
     quiet = Quiet()
-    async with rig(quiet) as r:
+    async with rig(handling(PRIORITY, lambda _job: 3, "other"), quiet) as r:
         assert r.answer(PRIORITY).priority == 7
-        quiet.listen(PRIORITY, wanted=False)
-        assert r.answer(PRIORITY).priority is None
-        quiet.listen(PRIORITY, wanted=False)
-        assert r.answer(PRIORITY).priority is None
+        for _ in range(2):
+            quiet.listen(PRIORITY, wanted=False)
+            assert r.answer(PRIORITY).priority == 3
         quiet.listen(PRIORITY)
         assert r.answer(PRIORITY).priority == 7
 
@@ -54,14 +55,6 @@ async def test_job_manager_is_told_which_hooks_are_handled_now():
         assert not r.interests.handled(PRIORITY)
         quiet.listen("job.state.*")
         assert r.interests.handled(PRIORITY)  # by the glob
-
-
-async def test_other_plugins_are_called_all_the_same():
-    quiet = Quiet()
-    async with rig(handling(PRIORITY, lambda _job: 3, "other"), quiet) as r:
-        assert r.answer(PRIORITY).priority == 7
-        quiet.listen(PRIORITY, wanted=False)
-        assert r.answer(PRIORITY).priority == 3
 
 
 async def test_only_topics_of_its_handlers_can_be_listened_to():
@@ -128,23 +121,14 @@ async def test_end_is_told_to_a_plugin_that_handles_it():
         assert r.interests.handled(DESTROY)
 
 
-async def test_data_of_a_job_is_deleted_with_the_job():
-    def keep(job: Job) -> None:
-        job.data["seen"] = True
-
-    async with rig(handling(PRIORITY, keep)) as r:
+@pytest.mark.parametrize("keep", [lambda job: job.data.update(seen=True), Job.subscribe])
+async def test_end_is_told_from_when_something_is_kept_of_a_job(keep: Callable[[Job], None]):
+    async with rig(handling(PRIORITY, lambda job: keep(job))) as r:
         assert not r.interests.handled(DESTROY)
         r.answer(PRIORITY)
         assert r.interests.handled(DESTROY)
         r.host.notify(DESTROY, ACTIVE)
         assert r.host.plugins[0].data == {}
-
-
-async def test_end_is_told_while_a_plugin_subscribes():
-    async with rig(handling(PRIORITY, lambda job: job.subscribe())) as r:
-        assert not r.interests.handled(DESTROY)
-        r.answer(PRIORITY)
-        assert r.interests.handled(DESTROY)
 
 
 async def test_end_is_told_while_a_plugin_follows_states():

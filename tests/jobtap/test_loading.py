@@ -147,10 +147,6 @@ def test_path_of_a_directory_is_no_plugin(tmp_path: Path) -> None:
         Loader().find(str(tmp_path))
 
 
-def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert problem(tmp_path / "x.py") == f"no plugin {tmp_path}/x.py: there is no such file"
-
-
 @pytest.mark.parametrize("path", ["hold_until.py", "plugins/hold_until.py"])
 def test_file_that_is_not_there_is_told_from_one_that_its_name_finds(
     write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str

@@ -95,15 +95,3 @@ async def test_jobspec_that_cannot_be_changed_is_plain_json() -> None:
 
     async with rig(handling(PRIORITY, use)) as r:
         assert r.answer().error is None
-
-
-async def test_each_plugin_gets_an_argument_of_its_own() -> None:
-    seen: list[Any] = []
-
-    def spoil(job: jobtap.Job, updates: dict[str, Any]) -> None:
-        seen.append(dict(updates))
-        updates.clear()
-
-    async with rig(*chain("job.update", spoil, spoil)) as r:
-        assert r.answer("job.update", args={"attributes.system.bank": "a"}).error is None
-    assert seen == [{"attributes.system.bank": "a"}] * 2

@@ -188,15 +188,6 @@ async def test_failure_of_a_state_handler_is_a_failure_of_the_hook_and_pairs_sta
         assert {note["hook"] for note in r.notes} >= {"enter RUN", "leave RUN", "job.state.run"}
 
 
-async def test_key_that_fails_is_a_failure_of_the_hook() -> None:
-    class Fails(Plugin):
-        by_bank = jobtap.counter(State.RUN, key=lambda job: job.data["bank"])
-
-    async with rig(Fails()) as r:
-        answer = r.answer("job.state.run", replace(NEW, state=State.RUN))
-        assert str(answer.error).endswith("KeyError: 'bank'")
-
-
 async def test_recount_finds_what_a_key_that_changed_has_left_behind() -> None:
     class ByUrgency(Plugin):
         running = jobtap.counter(State.RUN, key=lambda job: job.urgency)

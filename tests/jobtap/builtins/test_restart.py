@@ -116,20 +116,6 @@ async def test_singletons_still_go_one_after_the_other(lives: Lives, autojump_cl
         assert when(ended[2], "depend") >= when(ended[1], "clean")
 
 
-async def test_prolog_that_was_going_on_is_run_again(lives: Lives, autojump_clock):
-    async with lives.live([Acting({"seconds": 100})], BOTH) as jobs:
-        job = await jobs.submit()
-        await jobs.events(job, "prolog-start")
-        await trio.sleep(10)
-    plugin = Acting({"seconds": 100})
-    async with lives.live([plugin], BOTH) as jobs:
-        events = await jobs.events(job)
-        assert names(events).count("prolog-start") == names(events).count("prolog-finish") == 1
-        assert context(events, "prolog-finish")["status"] == 0
-        assert when(events, "start") == pytest.approx(EPOCH + 110, abs=0.1)
-        assert [what for what, _, _ in plugin.played] == ["prolog", "epilog"]
-
-
 async def test_epilog_that_was_going_on_is_run_again(lives: Lives, autojump_clock):
     async with lives.live([Acting(epilog={"seconds": 100})], BOTH) as jobs:
         job = await jobs.submit()
