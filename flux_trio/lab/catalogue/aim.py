@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import Final, get_args
+from typing import Any, Final, TypeAlias, get_args
 
-from flux_trio.lab.catalogue.places import AnyModule, Crowded, Module, Moment, Type, When, Which
+from flux_trio.lab.catalogue.places import AnyModule, Module, Moment, Type, When, Which
 from flux_trio.messages import topics
 
 STEPS_OF_JOB: Final = 20
@@ -21,8 +22,6 @@ LIKELY: Final[tuple[AnyModule, ...]] = (
     *("sched", "resource"),
 )
 """The modules by how often they are drawn: those that keep jobs more often, the kvs seldom."""
-CROWDED: Final[tuple[Crowded, ...]] = get_args(Crowded)
-BACK_S: Final = (0.0, 0.0, 0.5, 3.0, 12.0)
 
 _EACH_JOBS: Final[tuple[tuple[str, Type], ...]] = (
     (topics.INGEST_SUBMIT, "request"),
@@ -109,22 +108,62 @@ class Aim:
         return (*self._draw.choice(_EACH_JOBS), min(nth, 2 * self._njobs, 2 * NTH_MAX))
 
 
-def back_s(draw: Random) -> float:
-    """Draw after how many seconds something that was taken away is back."""
-    return draw.choice(BACK_S)
+# --- the values of a fault
 
 
-def any_module(draw: Random) -> AnyModule:
-    """Draw a module; the kvs may be drawn, too."""
-    return draw.choice(LIKELY)
+Drawer: TypeAlias = Callable[[Random, Aim], Any]
+"""Draws the value of a field of a fault."""
 
 
-def module_but_kvs(draw: Random) -> Module:
+def one_of(*values: Any) -> Drawer:
+    """Draw one of these values."""
+    return lambda draw, _aim: draw.choice(values)
+
+
+def always(value: Any) -> Drawer:
+    """Draw nothing: the value is always the same."""
+    return lambda _draw, _aim: value
+
+
+def number(least: int, most: int) -> Drawer:
+    """Draw a number."""
+    return lambda draw, _aim: draw.randint(least, most)
+
+
+def any_moment(_draw: Random, aim: Aim) -> Moment:
+    return aim.moment()
+
+
+def message(_draw: Random, aim: Aim) -> When:
+    return aim.when()
+
+
+def message_sent(_draw: Random, aim: Aim) -> Which:
+    return aim.which()
+
+
+def some_ranks(_draw: Random, aim: Aim) -> tuple[int, ...]:
+    return aim.ranks()
+
+
+def half_of_them(draw: Random, _aim: Aim) -> bool:
+    return draw.random() < 0.5
+
+
+back_s: Final = one_of(0.0, 0.0, 0.5, 3.0, 12.0)
+"""Draws after how many seconds something that was taken away is back."""
+small_number: Final = number(1, NTH_MAX)
+"""Draws the number of a message or question among those of its kind."""
+any_module: Final = one_of(*LIKELY)
+"""Draws a module; the kvs may be drawn, too."""
+
+
+def module_but_kvs(draw: Random, _aim: Aim) -> Module:
     """Draw a module that is not the kvs, with which the instance would end."""
     drawn = draw.choice(LIKELY)
     return draw.choice(MODULES) if drawn == "kvs" else drawn
 
 
-def small_number(draw: Random) -> int:
-    """Draw the number of a message or question among those of its kind, from 1."""
-    return draw.randint(1, NTH_MAX)
+def some_modules(draw: Random, _aim: Aim) -> tuple[Module, ...]:
+    """Draw several modules that are not the kvs."""
+    return tuple(draw.sample(MODULES, draw.randint(2, 4)))

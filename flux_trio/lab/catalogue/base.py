@@ -15,7 +15,7 @@ from typing import ClassVar, Final, Self, TypeVar
 import msgspec
 
 from flux_trio.cores.turns import Outgoing
-from flux_trio.lab.catalogue.aim import Aim
+from flux_trio.lab.catalogue.aim import Aim, Drawer
 from flux_trio.lab.catalogue.places import Machine, Moment, When, Which, check_which
 from flux_trio.lab.world.cores_world import CoresWorld
 
@@ -110,10 +110,13 @@ def fault(kind: type[F]) -> type[F]:
 class DrawnFault(BaseFault, frozen=True):
     """A kind of fault that is drawn from seeds."""
 
+    draws: ClassVar[tuple[Drawer, ...]]
+    """Draws the value of each field; those at the end that have none keep their default."""
+
     @classmethod
-    @abstractmethod
     def drawn(cls, draw: Random, aim: Aim) -> Self:
         """Return a fault of this kind, at a place that `aim` draws."""
+        return cls(*(each(draw, aim) for each in cls.draws))
 
 
 class Strike(DrawnFault, frozen=True):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from random import Random
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from flux_trio.lab.catalogue.aim import Aim
+from flux_trio.lab.catalogue.aim import Drawer, message, message_sent, number, one_of
 from flux_trio.lab.catalogue.base import DrawnFault, Holds, fault
 from flux_trio.lab.catalogue.places import Count, Seconds, When, Which, check_seconds, check_which
 from flux_trio.lab.world.cores_world import CoresWorld
@@ -73,9 +72,7 @@ class OnTheWay(DrawnFault, frozen=True):
     def __post_init__(self) -> None:
         check_which(self.which)
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(aim.which())
+    draws: ClassVar[tuple[Drawer, ...]] = (message_sent,)
 
     @property
     def place(self) -> Which:
@@ -97,9 +94,7 @@ class Delay(OnTheWay, frozen=True):
 
     seconds: Seconds = 1.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.which(), draw.choice((0.1, 2.0)))
+    draws = (message_sent, one_of(0.1, 2.0))
 
     def apply(self, flight: Flight) -> None:
         flight.delay(self.seconds)
@@ -111,9 +106,7 @@ class Overtaken(OnTheWay, frozen=True):
 
     by: Count = 1
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.which(), draw.randint(1, 5))
+    draws = (message_sent, number(1, 5))
 
     def apply(self, flight: Flight) -> None:
         flight.let_overtake(self.by)
@@ -125,9 +118,7 @@ class HeldUntil(OnTheWay, frozen=True):
 
     until: When
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(aim.which(), aim.when())
+    draws = (message_sent, message)
 
     def apply(self, flight: Flight) -> None:
         flight.hold()

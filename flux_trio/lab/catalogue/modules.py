@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import Annotated, Self
+from typing import Annotated, get_args
 
 import msgspec
 
 from flux_trio.formats import FormatError
-from flux_trio.lab.catalogue.aim import CROWDED, MODULES, Aim, any_module, back_s, module_but_kvs
+from flux_trio.lab.catalogue.aim import (
+    any_module,
+    any_moment,
+    back_s,
+    module_but_kvs,
+    number,
+    one_of,
+    some_modules,
+)
 from flux_trio.lab.catalogue.base import BaseFault, Strike, fault
 from flux_trio.lab.catalogue.places import (
     BUSY_S,
@@ -35,9 +42,7 @@ class Crash(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(any_module(draw), aim.moment(), back_s(draw))
+    draws = (any_module, any_moment, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         world.crash(self.module)
@@ -55,9 +60,7 @@ class Return(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(module_but_kvs(draw), aim.moment(), back_s(draw))
+    draws = (module_but_kvs, any_moment, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         world.let_return(self.module)
@@ -75,9 +78,7 @@ class Unload(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(any_module(draw), aim.moment(), back_s(draw))
+    draws = (any_module, any_moment, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         if world.unload(self.module):
@@ -91,9 +92,7 @@ class Reload(Strike, frozen=True):
     module: Module
     when: Moment
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(module_but_kvs(draw), aim.moment())
+    draws = (module_but_kvs, any_moment)
 
     def strike(self, world: CoresWorld) -> None:
         if world.unload(self.module):
@@ -108,10 +107,7 @@ class CrashTogether(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        modules = tuple(draw.sample(MODULES, draw.randint(2, 4)))
-        return cls(modules, aim.moment(), back_s(draw))
+    draws = (some_modules, any_moment, back_s)
 
     def simpler_kinds(self) -> list[BaseFault]:
         return [Crash(each, self.when, self.back) for each in self.modules]
@@ -132,9 +128,7 @@ class CrashLoop(Strike, frozen=True):
     times: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     every: BusySeconds = 0.5
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(module_but_kvs(draw), aim.moment(), draw.randint(1, 4), draw.choice((0.0, 0.5)))
+    draws = (module_but_kvs, any_moment, number(1, 4), one_of(0.0, 0.5))
 
     def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
         if self.times * self.every > BUSY_S:
@@ -158,9 +152,7 @@ class Linger(Strike, frozen=True):
     when: Moment
     seconds: Seconds = 1.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(any_module(draw), aim.moment(), draw.choice((0.5, 2.0, 10.0)))
+    draws = (any_module, any_moment, one_of(0.5, 2.0, 10.0))
 
     def strike(self, world: CoresWorld) -> None:
         world.linger(self.module, self.seconds)
@@ -175,9 +167,7 @@ class Slow(Strike, frozen=True):
     pause: Seconds = 0.1
     seconds: Seconds = 5.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(any_module(draw), aim.moment(), 0.1, 5.0)
+    draws = (any_module, any_moment)
 
     def strike(self, world: CoresWorld) -> None:
         world.slow_down(self.module, self.pause, self.seconds)
@@ -194,9 +184,7 @@ class FullInbox(Strike, frozen=True):
     when: Moment
     seconds: BusySeconds = 1.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(draw.choice(CROWDED), aim.moment(), draw.choice((0.5, 3.0)))
+    draws = (one_of(*get_args(Crowded)), any_moment, one_of(0.5, 3.0))
 
     def strike(self, world: CoresWorld) -> None:
         world.fill_inbox(self.module, self.seconds)

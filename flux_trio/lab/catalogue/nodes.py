@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from random import Random
 from typing import ClassVar, Self
 
 import msgspec
 
-from flux_trio.lab.catalogue.aim import Aim
+from flux_trio.lab.catalogue.aim import any_moment, one_of, some_ranks
 from flux_trio.lab.catalogue.base import Strike, fault
 from flux_trio.lab.catalogue.places import Machine, Moment, Ranks, Seconds, check_ranks
 from flux_trio.lab.world import parties
@@ -43,9 +42,7 @@ class NodesDown(OfNodes, frozen=True):
     when: Moment
     back: Seconds = 5.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.ranks(), aim.moment(), draw.choice((0.5, 5.0, 60.0)))
+    draws = (some_ranks, any_moment, one_of(0.5, 5.0, 60.0))
 
     def strike(self, world: CoresWorld) -> None:
         parties.ask_for_nodes(world, topics.RESOURCE_DOWN, self.ranks)
@@ -61,9 +58,7 @@ class NodesUp(OfNodes, frozen=True):
     ranks: Ranks
     when: Moment
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(aim.ranks(), aim.moment())
+    draws = (some_ranks, any_moment)
 
     @property
     def down_at_start(self) -> tuple[int, ...]:
@@ -81,9 +76,7 @@ class Drain(OfNodes, frozen=True):
     when: Moment
     back: Seconds = 5.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.ranks(), aim.moment(), draw.choice((0.5, 5.0)))
+    draws = (some_ranks, any_moment, one_of(0.5, 5.0))
 
     def strike(self, world: CoresWorld) -> None:
         parties.ask_for_nodes(world, topics.RESOURCE_DRAIN, self.ranks)
@@ -102,9 +95,7 @@ class Shrink(OfNodes, frozen=True):
     when: Moment
     back: Seconds = 5.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.ranks(), aim.moment(), draw.choice((0.5, 5.0)))
+    draws = (some_ranks, any_moment, one_of(0.5, 5.0))
 
     @property
     def may_exclude(self) -> bool:
@@ -126,9 +117,7 @@ class Exclude(OfNodes, frozen=True):
     ranks: Ranks
     when: Moment
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(aim.ranks(), aim.moment())
+    draws = (some_ranks, any_moment)
 
     @property
     def excluded_at_start(self) -> tuple[int, ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from flux_trio.lab.catalogue.aim import Aim, back_s, module_but_kvs
+from flux_trio.lab.catalogue.aim import always, any_moment, back_s, module_but_kvs, number, one_of
 from flux_trio.lab.catalogue.base import Holds, Strike, fault
 from flux_trio.lab.catalogue.places import Machine, Module, Moment, Seconds, Times
 from flux_trio.lab.catalogue.requests import check_topic, check_topic_of_client, unfit_ranks
@@ -25,9 +24,7 @@ class Disconnect(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(module_but_kvs(draw), aim.moment(), back_s(draw))
+    draws = (module_but_kvs, any_moment, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         parties.cut_off(world, self.module)
@@ -49,9 +46,7 @@ class LateSpeech(Strike, frozen=True):
     back: Seconds = 0.0
     late: Seconds = 1.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(module_but_kvs(draw), aim.moment(), back_s(draw), 1.0)
+    draws = (module_but_kvs, any_moment, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         found = parties.cut_off(world, self.module)
@@ -66,9 +61,7 @@ class SecondScheduler(Strike, frozen=True):
 
     when: Moment
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(aim.moment())
+    draws = (any_moment,)
 
     def strike(self, world: CoresWorld) -> None:
         parties.add_second(world, topics.SCHED)
@@ -86,9 +79,7 @@ class LoseClient(Strike, frozen=True):
     back: Seconds = 0.5
     late: Seconds | None = None
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((0.0, 0.5)), 1.0)
+    draws = (any_moment, one_of(0.0, 0.5), always(1.0))
 
     def strike(self, world: CoresWorld) -> None:
         parties.lose_client(world, self.back, self.late)
@@ -105,9 +96,7 @@ class LostReader(Strike, frozen=True):
     seconds: Seconds = 2.0
     room: Times = 4
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((0.0, 2.0)))
+    draws = (any_moment, one_of(0.0, 2.0))
 
     def strike(self, world: CoresWorld) -> None:
         parties.follow_journal(world, self.seconds, self.room)
@@ -121,9 +110,7 @@ class GuestFlood(Strike, frozen=True):
     count: Times = 20
     seconds: Seconds = 5.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.randint(1, 10))
+    draws = (any_moment, number(1, 10))
 
     def strike(self, world: CoresWorld) -> None:
         parties.flood(world, self.count, self.seconds)
@@ -137,10 +124,11 @@ class WrongRequest(Strike, frozen=True):
     topic: str
     payload: dict[str, Any]
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        when, topic = aim.moment(), draw.choice((topics.JOB_RAISE, topics.RESOURCE_DRAIN))
-        return cls(when, topic, {"id": "no number"})
+    draws = (
+        any_moment,
+        one_of(topics.JOB_RAISE, topics.RESOURCE_DRAIN),
+        always({"id": "no number"}),
+    )
 
     def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
         check_topic(self.topic)

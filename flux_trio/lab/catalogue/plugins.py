@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import difflib
 from abc import abstractmethod
-from random import Random
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import msgspec
 import trio
@@ -19,7 +18,7 @@ from flux_trio.formats.glob import is_glob
 from flux_trio.jobtap import Reject
 from flux_trio.jobtap.catalogue import HOOKS, Returns, hook_of
 from flux_trio.jobtap.results import is_priority, problem_with
-from flux_trio.lab.catalogue.aim import Aim, small_number
+from flux_trio.lab.catalogue.aim import Drawer, always, one_of, small_number
 from flux_trio.lab.catalogue.base import DrawnFault, fault
 from flux_trio.lab.catalogue.places import Count, Machine, Seconds
 from flux_trio.lab.world.plugins import FAULTY, PRIORITIZE
@@ -32,9 +31,7 @@ class PluginFault(DrawnFault, frozen=True):
     nth: Count = 1
     hook: str = PRIORITIZE
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(small_number(draw))
+    draws: ClassVar[tuple[Drawer, ...]] = (small_number,)
 
     @property
     def place(self) -> None:
@@ -96,9 +93,7 @@ class PluginHangs(PluginFault, frozen=True):
 
     seconds: Seconds = 2.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(small_number(draw), seconds=draw.choice((0.5, 5.0)))
+    draws = (small_number, always(PRIORITIZE), one_of(0.5, 5.0))
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         return usual
@@ -117,9 +112,7 @@ class PluginSaysWrong(PluginFault, frozen=True):
 
     said: int | str | list[Any] = "high"
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(small_number(draw), said=draw.choice((-1, "high")))
+    draws = (small_number, always(PRIORITIZE), one_of(-1, "high"))
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         return self._priority(usual, self.said)
@@ -147,9 +140,7 @@ class PluginRejects(PluginFault, frozen=True):
 
     hook: str = VALIDATE
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
-        return cls(small_number(draw), draw.choice((VALIDATE, PRIORITIZE)))
+    draws = (small_number, one_of(VALIDATE, PRIORITIZE))
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         if hook_of(self.hook).rejects:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar, Literal, Self, get_args
 
-from flux_trio.lab.catalogue.aim import Aim, back_s, small_number
+from flux_trio.lab.catalogue.aim import Aim, any_moment, back_s, half_of_them, one_of, small_number
 from flux_trio.lab.catalogue.base import Holds, Strike, fault
 from flux_trio.lab.catalogue.places import BusySeconds, Count, Moment, Seconds
 from flux_trio.lab.world import parties
@@ -24,9 +24,7 @@ class SlowDisk(Strike, frozen=True):
     takes: Seconds = 0.5
     seconds: Seconds = 5.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((0.1, 1.0)), 5.0)
+    draws = (any_moment, one_of(0.1, 1.0))
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.delay_s = self.takes
@@ -43,9 +41,7 @@ class DiskFull(Strike, frozen=True):
     when: Moment
     seconds: BusySeconds = 3.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((0.5, 5.0)))
+    draws = (any_moment, one_of(0.5, 5.0))
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.errnum = Errno.ENOSPC
@@ -62,9 +58,7 @@ class DiskFails(Strike, frozen=True):
     when: Moment
     back: BusySeconds = 1.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((0.0, 2.0)))
+    draws = (any_moment, one_of(0.0, 2.0))
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.errnum = Errno.EIO
@@ -87,9 +81,7 @@ class TornCommit(Strike, frozen=True):
     is_stored: bool = False
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.random() < 0.5, back_s(draw))
+    draws = (any_moment, half_of_them, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.is_stored = self.is_stored
@@ -112,7 +104,7 @@ class DamagedValue(Strike, frozen=True):
     @classmethod
     def drawn(cls, draw: Random, aim: Aim) -> Self:
         what: Stored = draw.choice(get_args(Stored))
-        return cls(aim.moment(), what, small_number(draw))
+        return cls(aim.moment(), what, small_number(draw, aim))
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.damage(self.what, self.nth)
@@ -125,9 +117,7 @@ class KillInstance(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), back_s(draw))
+    draws = (any_moment, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         parties.kill_instance(world, self.back)
@@ -140,9 +130,7 @@ class RestartInstance(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), back_s(draw))
+    draws = (any_moment, back_s)
 
     def strike(self, world: CoresWorld) -> None:
         parties.end_instance(world, self.back)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import Self
-
-from flux_trio.lab.catalogue.aim import Aim
+from flux_trio.lab.catalogue.aim import any_moment, one_of
 from flux_trio.lab.catalogue.base import Strike, fault
 from flux_trio.lab.catalogue.places import ClockChange, Moment, Seconds, Times
 from flux_trio.lab.world.cores_world import CoresWorld
@@ -18,9 +15,7 @@ class ClockJump(Strike, frozen=True):
     when: Moment
     by: ClockChange
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((-3600.0, -1.0, 1.0, 3600.0)))
+    draws = (any_moment, one_of(-3600.0, -1.0, 1.0, 3600.0))
 
     @property
     def clock_moves(self) -> tuple[str, float]:
@@ -38,9 +33,7 @@ class ClockDrift(Strike, frozen=True):
     by: ClockChange
     times: Times = 5
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((-0.5, 0.5)))
+    draws = (any_moment, one_of(-0.5, 0.5))
 
     @property
     def clock_moves(self) -> tuple[str, float]:
@@ -58,9 +51,7 @@ class Sleep(Strike, frozen=True):
     when: Moment
     seconds: Seconds
 
-    @classmethod
-    def drawn(cls, draw: Random, aim: Aim) -> Self:
-        return cls(aim.moment(), draw.choice((3.0, 3600.0)))
+    draws = (any_moment, one_of(3.0, 3600.0))
 
     @property
     def clock_moves(self) -> tuple[str, float]:

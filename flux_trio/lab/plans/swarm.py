@@ -54,7 +54,7 @@ def _fault(draw: Random, aim: Aim, kinds: list[Maker]) -> Fault:
 
 
 def _of_scheduler(draw: Random, aim: Aim) -> Fault:
-    when, back = aim.moment(), back_s(draw)
+    when, back = aim.moment(), back_s(draw, aim)
     match draw.choice(("crash", "crash", "unload", "linger", "reload", "return", "cut")):
         case "crash":
             return c.Crash("sched", when, back)
@@ -70,12 +70,12 @@ def _of_scheduler(draw: Random, aim: Aim) -> Fault:
             return c.Disconnect("sched", when, back)
 
 
-def _lie(draw: Random, _aim: Aim) -> Fault:
+def _lie(draw: Random, aim: Aim) -> Fault:
     """Return a lie about the nth message of one kind."""
     about = draw.choice(("answer", "answer", "answer", "grant", "execution", "resources", "hello"))
     which = draw.choice(_LIED_ABOUT[about])
     lie = draw.choice(_LIES[about])
-    return lie.about(replace(which, nth=small_number(draw)))
+    return lie.about(replace(which, nth=small_number(draw, aim)))
 
 
 def _unpromised(draw: Random, aim: Aim) -> Fault:
