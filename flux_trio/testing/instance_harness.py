@@ -28,8 +28,9 @@ from flux_trio.formats import (
 )
 from flux_trio.instance import Instance, more_sinks
 from flux_trio.jobtap import Plugin, PluginSource, failure_listeners
+from flux_trio.lab.properties.plugin_failures import PLUGIN
+from flux_trio.lab.stories.telling import unknown_text
 from flux_trio.messages import FluxError, service_of, topics
-from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
 from flux_trio.testing.instance_job import InstanceJob, check_job, plain_jobspec

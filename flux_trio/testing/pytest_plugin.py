@@ -212,7 +212,7 @@ def _breaking_without_properties(request: pytest.FixtureRequest) -> set[str] | N
 
     Refuses other unknown names.
     """
-    from flux_trio.testing.breaking import unknown_text
+    from flux_trio.lab.stories.telling import unknown_text
 
     breaking = _breaking(request)
     unknown = {name for name in breaking or () if unknown_text([name])}
@@ -305,7 +305,7 @@ def plugin_harness(request: pytest.FixtureRequest) -> Iterator[StartHarness]:
 
     A plugin that fails fails the test, unless the test is marked flux_breaks("plugin").
     """
-    from flux_trio.testing.breaking import PLUGIN
+    from flux_trio.lab.properties.plugin_failures import PLUGIN
     from flux_trio.testing.harness import PluginHarness
 
     breaking = _breaking_without_properties(request)

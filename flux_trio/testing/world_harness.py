@@ -33,12 +33,11 @@ from flux_trio.lab import (
 from flux_trio.lab.plans.files import plan_to_toml
 from flux_trio.lab.plans.never_struck import never_struck, never_struck_text
 from flux_trio.lab.plans.plan import Depth
-from flux_trio.lab.properties.plugin_failures import is_of_user
+from flux_trio.lab.properties.plugin_failures import PLUGIN, is_of_user
 from flux_trio.lab.stories.campaign import plan_breaks
-from flux_trio.lab.stories.telling import name_refusal
+from flux_trio.lab.stories.telling import name_refusal, unknown_text
 from flux_trio.lab.world.plugin_files import PluginFile, check_files
 from flux_trio.messages import Event, Request, Response
-from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
 from flux_trio.trace import Record
 from flux_trio.views import story_text

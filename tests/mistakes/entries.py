@@ -38,11 +38,6 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same: str = ""
     """Why no behaviour depends on it, if that was found out."""
 
-    @property
-    def is_public(self) -> bool:
-        """Whether it is like a bug of the public history of Flux."""
-        return self.source.startswith("flux-")
-
     def edited(self) -> dict[str, str]:
         """Return the text of each changed file, by its path from the root.
 

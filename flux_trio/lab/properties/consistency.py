@@ -27,10 +27,10 @@ from flux_trio.lab.properties.recovery import Recovered
 from flux_trio.lab.properties.subscriptions import Subscribers
 from flux_trio.lab.properties.trace_properties import OVER_TRACE
 from flux_trio.lab.properties.updates import Requested
-from flux_trio.lab.world.clients import Client
+from flux_trio.lab.world.clients import Asker
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import stored_job
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Request, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
 from flux_trio.trace import SLEEP, Kind, Record
 
@@ -44,25 +44,11 @@ _EVENTLOG: Final = f".{EVENTLOG}"
 _GUEST: Final = ".guest."  # below it are the eventlogs of the execution service
 
 
-class _Looker(Client):
-    """Asks for the list of all jobs, and for their number in each state."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, Response] = {}
-
-    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
-        wanted = {"max_entries": 0, "states": _ALL, "queues": []}
-        return [Request(topics.LIST_LIST, wanted, 1), Request(topics.LIST_STATS, {}, 2)]
-
-    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
-        self.answers |= {each.topic: each for each in inputs if isinstance(each, Response)}
-        return []
-
-
 @at_rest("listed")
 def stored_jobs_are_listed(world: CoresWorld) -> str:
     """At rest job-list lists and counts each stored job once, finished or active, and no other."""
-    looker = _Looker()
+    wanted = {"max_entries": 0, "states": _ALL, "queues": []}
+    looker = Asker([Request(topics.LIST_LIST, wanted), Request(topics.LIST_STATS, {})])
     world.start(world.add("looker", looker))
     for _ in range(STEPS_MAX):
         if len(looker.answers) == 2 or not world.step():
@@ -79,9 +65,9 @@ def stored_jobs_are_listed(world: CoresWorld) -> str:
         names = ", ".join(format_fluid(job["id"], "f58") for job in jobs) or "none"
         return f"{len(ended)} jobs are finished, {len(active)} active, listed are {names}"
     counts = {name: n for name, n in _payload(looker, topics.LIST_STATS)["job_states"].items() if n}
-    wanted = Counter(JobState(job["state"]).name.lower() for job in jobs)
-    wanted["total"] = len(jobs)
-    return "" if counts == +wanted else f"listed are {dict(+wanted)}, counted are {counts}"
+    states = Counter(JobState(job["state"]).name.lower() for job in jobs)
+    states["total"] = len(jobs)
+    return "" if counts == +states else f"listed are {dict(+states)}, counted are {counts}"
 
 
 def _stored(world: CoresWorld, index: str) -> list[int]:
@@ -95,7 +81,7 @@ def _active(world: CoresWorld) -> list[int]:
     return [jobid for jobid, job in found.items() if job and job.state != JobState.NEW]
 
 
-def _payload(looker: _Looker, topic: str) -> dict[str, Any]:
+def _payload(looker: Asker, topic: str) -> dict[str, Any]:
     payload = looker.answers[topic].payload
     assert isinstance(payload, dict)
     return payload

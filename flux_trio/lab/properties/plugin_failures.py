@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from flux_trio.jobtap import CANCELED, PluginLoop
 from flux_trio.lab.properties.property import over_trace
 from flux_trio.lab.world.plugins import FAULTY
 from flux_trio.trace import Kind, Record
 
+PLUGIN: Final = "plugin"
+"""The property that no handler of a plugin fails."""
 
-@over_trace("plugin")
+
+@over_trace(PLUGIN)
 def no_plugin_fails(trace: Iterable[Record]) -> str:
     """No handler of a plugin raises, or answers with what its hook does not take."""
     return next(filter(None, map(_failure_in, trace)), "")

@@ -25,7 +25,7 @@ from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.plans.situations import NotedSituations, drawn
 from flux_trio.lab.properties.consistency import OURS
-from flux_trio.lab.properties.own_policy import state_of_the_policy_can_be_put_down
+from flux_trio.lab.properties.pauses import state_of_the_policy_can_be_put_down
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.stories.outcome import Outcome, property_of

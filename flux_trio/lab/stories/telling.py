@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,6 +57,25 @@ def name_refusal(name: str) -> str:
     if name not in clause_names() and name not in property_names():
         return ""
     return f"the name {name} is that of a property of flux-trio"
+
+
+def unknown_text(breaking: Collection[str], more: Collection[str] = ()) -> str:
+    """Return what is wrong with the first name of no clause or property, of what a test breaks on
+    purpose; "" if each one is known.
+
+    `more` are the names of the user's own properties.
+    """
+    if not breaking:
+        return ""
+    clauses, properties = clause_names(), property_names().union(more)
+    for name in sorted(set(breaking) - clauses - properties):
+        close = difflib.get_close_matches(name, sorted(clauses | properties), n=1)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        return (
+            "what the test breaks: expected clauses, such as 27.alloc.1, or properties "
+            f"({', '.join(sorted(properties))}), got {name}{meant}"
+        )
+    return ""
 
 
 def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()) -> Story | None:

@@ -45,16 +45,24 @@ class Client:
 
 
 class Asker(Client):
-    """A client that sends `requests` as soon as it is connected, and ignores the answers."""
+    """A client that sends `requests` as soon as it is connected, and does nothing more.
+
+    `answers` has the last one to each topic.
+    """
 
     def __init__(self, requests: list[Request]) -> None:
         self._requests = requests
+        self.answers: dict[str, Response] = {}
 
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
         return [
             Request(asked.topic, asked.payload, matchtag, asked.flags)
             for matchtag, asked in enumerate(self._requests, 1)
         ]
+
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
+        self.answers |= {each.topic: each for each in inputs if isinstance(each, Response)}
+        return []
 
 
 class RetryingClient(Client):
