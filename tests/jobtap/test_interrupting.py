@@ -82,9 +82,7 @@ def fails_to_print(_job: jobtap.Job) -> None:
     "function",
     [loops, loops_in_calls, loops_in_a_library, catches_exceptions, sleeps, loops_in_finally],
 )
-async def test_handler_that_loops_fails_and_the_host_lives(
-    function: Callable[[Any], None], capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_handler_that_loops_fails_and_the_host_lives(function: Callable[[Any], None]) -> None:
     raised: list[BaseException] = []
     jobtap.failure_listeners.set((raised.append,))
     # a function of its own, since decorators mark functions
@@ -99,17 +97,15 @@ async def test_handler_that_loops_fails_and_the_host_lives(
     *_, interrupted, handler = traceback.extract_tb(told.__traceback__)
     assert handler.name == "_handle"
     assert not interrupted.filename.startswith(str(Path(jobtap.__file__).parents[1]))
-    capfd.readouterr()
 
 
-async def test_error_whose_text_loops_is_described(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_error_whose_text_loops_is_described() -> None:
     async with rig(handling(PRIORITY, lambda job: fails_to_print(job)), blocked_s=0.01) as r:
         impatient(r)
         assert "Odd: (its text cannot be told: PluginLoop)" in (r.answer().error or "")
-    capfd.readouterr()
 
 
-async def test_async_handler_and_task_that_loop_fail(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_async_handler_and_task_that_loop_fail() -> None:
     async def loops_later(_job: Any) -> None:
         await trio.lowlevel.checkpoint()
         loops(_job)
@@ -123,7 +119,6 @@ async def test_async_handler_and_task_that_loop_fail(capfd: pytest.CaptureFixtur
         plugin.start_soon(loops_later, None)
         await trio.testing.wait_all_tasks_blocked()
         assert any("task loops_later ended: PluginLoop" in text for text in r.logged)
-    capfd.readouterr()
 
 
 class EndlessLoads(jobtap.Plugin):
@@ -143,22 +138,17 @@ class EndlessLoads(jobtap.Plugin):
 
 
 @pytest.mark.parametrize("where", ["conf", "loaded"])
-async def test_plugin_that_loops_while_it_is_loaded_or_removed_is_not_there(
-    where: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_plugin_that_loops_while_it_is_loaded_or_removed_is_not_there(where: str) -> None:
     async with rig(blocked_s=0.01) as r:
         impatient(r)
         with pytest.raises(PluginError, match="PluginLoop: it held the instance"):
             await r.host.load(EndlessLoads(), {where: 1})
         assert r.host.names() == []
         assert any("failed when it was removed: PluginLoop" in text for text in r.logged)
-    capfd.readouterr()
 
 
 @pytest.mark.parametrize("body", ["while True: pass", "class P(jobtap.Plugin):\n __init__ = loop"])
-async def test_file_that_loops_when_it_is_run_is_no_plugin(
-    tmp_path: Path, body: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_file_that_loops_when_it_is_run_is_no_plugin(tmp_path: Path, body: str) -> None:
     file = tmp_path / "endless.py"
     loop = "def loop(self):\n  while True: pass\n"
     file.write_text(f"from flux_trio import jobtap\n{loop}{body}\n")
@@ -168,7 +158,6 @@ async def test_file_that_loops_when_it_is_run_is_no_plugin(
             r.host.find_code(jobtap.Loader(), str(file))
         await trio.testing.wait_all_tasks_blocked()
         assert r.logged[0].startswith(f"the file of plugin {file} blocked the instance")
-    capfd.readouterr()
 
 
 async def test_nothing_is_raised_in_other_code() -> None:

@@ -18,6 +18,7 @@ from flux_trio.testing.pytest_plugin import StartHarness
 
 ANN, BOB, NOBODY = 1001, 1002, 1999
 Edit = Callable[..., None]
+Start = Callable[..., PluginHarness]
 
 
 def submit(harness: PluginHarness, userid: int = ANN, **more: Any) -> HarnessJob:
@@ -25,20 +26,16 @@ def submit(harness: PluginHarness, userid: int = ANN, **more: Any) -> HarnessJob
 
 
 class TestPriority:
-    def test_is_the_sum_of_the_factors(self, start: Callable[..., PluginHarness]) -> None:
+    def test_is_the_sum_of_the_factors(self, start: Start) -> None:
         harness = start()
         assert submit(harness).priority == 100_000
         assert submit(harness, urgency=10).priority == 100_000 - 6 * 1_000
 
-    def test_urgency_can_take_it_no_lower_than_zero(
-        self, start: Callable[..., PluginHarness]
-    ) -> None:
+    def test_urgency_can_take_it_no_lower_than_zero(self, start: Start) -> None:
         harness = start(weights={"fairshare": 0})
         assert submit(harness, urgency=1).priority == 0
 
-    def test_who_used_the_machine_ranks_behind_who_did_not(
-        self, start: Callable[..., PluginHarness]
-    ) -> None:
+    def test_who_used_the_machine_ranks_behind_who_did_not(self, start: Start) -> None:
         harness = start()
         job = submit(harness)
         job.grant()
@@ -49,7 +46,7 @@ class TestPriority:
         assert submit(harness, BOB).priority == 100_000
         assert submit(harness, ANN).priority == 50_000
 
-    def test_pending_jobs_are_asked_about_again(self, start: Callable[..., PluginHarness]) -> None:
+    def test_pending_jobs_are_asked_about_again(self, start: Start) -> None:
         harness = start()
         running, waiting = submit(harness), submit(harness)
         running.grant()
@@ -82,27 +79,21 @@ class TestRejections:
             submit(harness, userid, **more)
         return str(rejected.value)
 
-    def test_who_has_no_account(self, start: Callable[..., PluginHarness]) -> None:
+    def test_who_has_no_account(self, start: Start) -> None:
         text = f"cannot find user/bank or user/default bank entry for uid: {NOBODY}"
         assert self.rejection(start(), NOBODY) == text
 
-    def test_whose_account_is_disabled(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_whose_account_is_disabled(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "active=0")
         text = "user/bank entry has been disabled from flux-accounting DB"
         assert self.rejection(start()) == text
 
-    def test_projects_that_are_not_the_users(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_projects_that_are_not_the_users(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "projects=iron,gold")
         text = 'project "lead" not valid for user; valid projects for user: iron,gold'
         assert self.rejection(start(), attributes={"system.project": "lead"}) == text
 
-    def test_more_active_jobs_than_allowed(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_more_active_jobs_than_allowed(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_active_jobs=1")
         harness = start()
         first = submit(harness)
@@ -110,9 +101,7 @@ class TestRejections:
         first.cancel()
         submit(harness)
 
-    def test_a_job_larger_than_it_could_ever_be(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_a_job_larger_than_it_could_ever_be(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_nodes=2")
         assert self.rejection(start(), nnodes=3, ntasks=3) == (
             "job size (3 node(s), 3 core(s)) is greater than max resources limits configured for "
@@ -129,9 +118,7 @@ class TestRejections:
 
 
 class TestSoftLimits:
-    def test_jobs_beyond_the_limit_wait_for_room(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_jobs_beyond_the_limit_wait_for_room(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
         harness = start()
         first, second, third = (submit(harness) for _ in range(3))
@@ -141,9 +128,7 @@ class TestSoftLimits:
         first.run()
         assert [second.state, third.state] == [JobState.SCHED, JobState.DEPEND]
 
-    def test_each_limit_has_its_dependency(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_each_limit_has_its_dependency(self, start: Start, edit: Edit) -> None:
         limits = ("max_running_jobs=1", "max_nodes=2")
         edit("user", "ann", "bank=physics", f"userid={ANN}", *limits)
         harness = start()
@@ -151,9 +136,7 @@ class TestSoftLimits:
         held = submit(harness, nnodes=2, ntasks=2)
         assert held.dependencies == {"max-running-jobs-user-limit", "max-resources-user-limit"}
 
-    def test_a_limit_that_is_raised_lets_jobs_go_on(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_a_limit_that_is_raised_lets_jobs_go_on(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
         harness = start()
         _, waiting = submit(harness), submit(harness)
@@ -162,7 +145,7 @@ class TestSoftLimits:
         assert waiting.state == JobState.SCHED
 
     def test_a_job_that_is_canceled_while_it_waits_is_forgotten(
-        self, start: Callable[..., PluginHarness], edit: Edit
+        self, start: Start, edit: Edit
     ) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
         harness = start()
@@ -248,9 +231,7 @@ class TestQueues:
 
 
 class TestSeveralLimits:
-    def test_job_waits_until_none_of_its_limits_holds_it(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_job_waits_until_none_of_its_limits_holds_it(self, start: Start, edit: Edit) -> None:
         """The nodes are free first, when the number of jobs has come to its limit meanwhile."""
         edit("user", "ann", "bank=physics", "max_running_jobs=2", "max_nodes=3")
         harness = start()
@@ -267,7 +248,7 @@ class TestSeveralLimits:
 
     @pytest.mark.parametrize("limit", ["max_nodes=2", "max_cores=2"])
     def test_resources_of_jobs_that_could_run_are_added_up(
-        self, start: Callable[..., PluginHarness], edit: Edit, limit: str
+        self, start: Start, edit: Edit, limit: str
     ) -> None:
         edit("user", "ann", "bank=physics", limit)
         harness = start()
@@ -280,9 +261,7 @@ class TestSeveralLimits:
         users = {each["userid"]: each for each in harness.query("multifactor")["users"]}
         assert users[ANN]["active_jobs"] == 0
 
-    def test_jobs_of_one_request_are_counted_one_by_one(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_jobs_of_one_request_are_counted_one_by_one(self, start: Start, edit: Edit) -> None:
         """Also before the first of them has left NEW."""
         edit("user", "ann", "bank=physics", "max_active_jobs=2", "max_running_jobs=1")
         harness = start()
@@ -292,7 +271,7 @@ class TestSeveralLimits:
         assert [job.state for job in jobs] == [JobState.SCHED, JobState.DEPEND]
 
 
-def test_bank_and_project_are_written_down(start: Callable[..., PluginHarness], edit: Edit) -> None:
+def test_bank_and_project_are_written_down(start: Start, edit: Edit) -> None:
     edit("user", "ann", "bank=physics", f"userid={ANN}", "projects=iron", "default_project=iron")
     job = submit(start())
     assert job.context("jobspec-update") == {
@@ -301,7 +280,7 @@ def test_bank_and_project_are_written_down(start: Callable[..., PluginHarness], 
     }
 
 
-def test_what_is_owed_is_told(start: Callable[..., PluginHarness]) -> None:
+def test_what_is_owed_is_told(start: Start) -> None:
     assert start().query("multifactor")["shares"] == {str(ANN): 0.5, str(BOB): 0.5}
 
 
@@ -312,15 +291,13 @@ def explained(harness: PluginHarness, job: HarnessJob) -> str:
 
 
 class TestExplain:
-    def test_names_the_factors(self, start: Callable[..., PluginHarness]) -> None:
+    def test_names_the_factors(self, start: Start) -> None:
         harness = start()
         assert explained(harness, submit(harness)) == "fair share 1 x 100000, bank physics"
         text = explained(harness, submit(harness, urgency=10))
         assert text == "fair share 1 x 100000 + urgency - 16 -6 x 1000, bank physics"
 
-    def test_names_the_limit_that_holds_the_job(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_names_the_limit_that_holds_the_job(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "max_running_jobs=1")
         harness = start()
         submit(harness)
@@ -330,9 +307,7 @@ class TestExplain:
             "; the user has 1 of 1 jobs that may run, on 1 of any number of nodes"
         )
 
-    def test_names_the_limit_of_cores(
-        self, start: Callable[..., PluginHarness], edit: Edit
-    ) -> None:
+    def test_names_the_limit_of_cores(self, start: Start, edit: Edit) -> None:
         edit("user", "ann", "max_cores=3")
         harness = start()
         _, job = (submit(harness, ntasks=2) for _ in range(2))
@@ -383,7 +358,7 @@ def test_job_that_is_explained_before_its_turn_counts_when_its_turn_comes(
 
 
 def test_plugin_that_takes_the_place_of_another_reads_the_usage_that_it_has_written(
-    start: Callable[..., PluginHarness], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     harness = start(**{"record-usage": True, "interval": 1e6})
     job = submit(harness)

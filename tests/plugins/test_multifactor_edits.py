@@ -18,6 +18,7 @@ from flux_trio.testing import HarnessJob, PluginHarness, Rejected
 
 ANN, BOB, NOBODY = 1001, 1002, 1999
 Edit = Callable[..., None]
+Start = Callable[..., PluginHarness]
 
 
 def submit(harness: PluginHarness, userid: int = ANN, **more: Any) -> HarnessJob:
@@ -53,7 +54,7 @@ def described(harness: PluginHarness, userid: int) -> dict[str, Any]:
 
 class TestEdits:
     def test_job_of_a_user_who_is_deleted_is_not_counted_when_they_are_back(
-        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
+        self, start: Start, edit: Edit, run: Edit
     ) -> None:
         harness = start()
         job = submit(harness)
@@ -68,7 +69,7 @@ class TestEdits:
         assert submit(harness).state == JobState.SCHED
 
     def test_job_that_waits_for_room_of_a_user_who_is_deleted_is_ended_with_why(
-        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
+        self, start: Start, edit: Edit, run: Edit
     ) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=0")
         harness = start()
@@ -79,9 +80,7 @@ class TestEdits:
         assert job.state == JobState.INACTIVE
         assert "cannot find user/bank" in job.context("exception")["note"]
 
-    def test_user_is_deleted_in_one_bank_of_two(
-        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
-    ) -> None:
+    def test_user_is_deleted_in_one_bank_of_two(self, start: Start, edit: Edit, run: Edit) -> None:
         edit("bank", "chemistry")
         harness = start()
         edit("user", "ann", "bank=chemistry", f"userid={ANN}")
@@ -90,7 +89,7 @@ class TestEdits:
         assert described(harness, ANN)["bank"] == "chemistry"
 
     def test_limit_below_what_runs_holds_the_next_until_enough_are_over(
-        self, start: Callable[..., PluginHarness], edit: Edit
+        self, start: Start, edit: Edit
     ) -> None:
         harness = start()
         jobs = [submit(harness) for _ in range(3)]
@@ -103,7 +102,7 @@ class TestEdits:
         assert late.state == JobState.SCHED
 
     def test_plugin_that_is_loaded_again_lets_go_on_whom_nothing_holds_any_more(
-        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path
+        self, start: Start, edit: Edit, tmp_path: Path
     ) -> None:
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
         harness = start()
@@ -122,7 +121,7 @@ class TestEdits:
 
     @pytest.mark.parametrize("state", [JobState.SCHED, JobState.RUN, JobState.CLEANUP])
     def test_plugin_that_is_loaded_again_counts_jobs_in_each_state(
-        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path, state: JobState
+        self, start: Start, edit: Edit, tmp_path: Path, state: JobState
     ) -> None:
         """Else a limit of one admits two."""
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
@@ -146,7 +145,7 @@ class TestEdits:
         assert late.state is JobState.SCHED
 
     def test_database_that_is_gone_or_in_use_is_told_and_read_later(
-        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path
+        self, start: Start, edit: Edit, tmp_path: Path
     ) -> None:
         harness = start()
         path = tmp_path / "site.db"
@@ -165,9 +164,7 @@ class TestEdits:
         with pytest.raises(Rejected, match="disabled"):
             submit(harness)
 
-    def test_usage_is_written_down_when_the_plugin_goes(
-        self, start: Callable[..., PluginHarness], tmp_path: Path
-    ) -> None:
+    def test_usage_is_written_down_when_the_plugin_goes(self, start: Start, tmp_path: Path) -> None:
         harness = start(**{"record-usage": True, "interval": 1e6})
         job = submit(harness)
         job.grant()
@@ -183,8 +180,6 @@ class TestEdits:
 @pytest.mark.parametrize(
     "conf", [{"interval": 0}, {"half-life": 0}, {"interval": -1}, {"weights": {"queue": 1e300}}]
 )
-def test_conf_that_makes_no_sense_is_refused(
-    start: Callable[..., PluginHarness], conf: dict[str, Any]
-) -> None:
+def test_conf_that_makes_no_sense_is_refused(start: Start, conf: dict[str, Any]) -> None:
     with pytest.raises(PluginError, match=r"plugin multifactor: Expected `float`"):
         start(**conf)
