@@ -12,13 +12,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.broker import Handle
+from flux_trio import jobtap
 from flux_trio.config import parse_config
-from flux_trio.instance import Instance
 from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.testing import simulated_instance
 from flux_trio.trace import Record
-from tests.support.playing import GUEST, Jobs
+from tests.support.playing import GUEST, OwnJobs
 
 COUNTS = """
 from flux_trio import jobtap
@@ -64,13 +63,8 @@ def plugin(tmp_path: Path) -> str:
     return str(path)
 
 
-class User:
+class User(OwnJobs):
     """The instance's owner, and jobs of theirs."""
-
-    def __init__(self, instance: Instance, handle: Handle) -> None:
-        self.instance = instance
-        self.call = handle.call
-        self.jobs = Jobs(handle)
 
     async def load(self, plugin: str, **more: Any) -> dict[str, Any]:
         return await self.call(topics.JOB_JOBTAP, {"load": plugin, **more})
@@ -96,11 +90,11 @@ async def opened(config: str = "", **more: Any) -> AsyncIterator[User]:
 
 async def three_jobs(user: User) -> tuple[int, int, int]:
     """One that runs, one that waits for it to end, one that waits for resources."""
-    running = await user.jobs.submit(seconds=3600, nnodes=4, ntasks=16)
-    depends = await user.jobs.submit(f"afterany:{running}")
-    pending = await user.jobs.submit(nnodes=4, ntasks=16)
-    await user.jobs.events(running, "start")
-    await user.jobs.events(pending, "priority")
+    running = await user.submit(seconds=3600, nnodes=4, ntasks=16)
+    depends = await user.submit(f"afterany:{running}")
+    pending = await user.submit(nnodes=4, ntasks=16)
+    await user.events(running, "start")
+    await user.events(pending, "priority")
     return running, depends, pending
 
 
@@ -116,7 +110,7 @@ async def test_plugin_that_is_loaded_is_told_of_active_jobs_and_asked_for_priori
             *("enter DEPEND", "new", "depend"),
             *("enter SCHED", "new"),
         ]
-        priority = (await user.jobs.so_far(pending))[-1]
+        priority = (await user.so_far(pending))[-1]
         assert (priority.name, priority.context) == ("priority", {"priority": 77})
         told = await user.call(topics.JOB_JOBTAP_QUERY, {"name": "counts"})
         assert told["counters"] == {"running": {"1000": 1}}
@@ -141,7 +135,7 @@ async def test_removed_plugin_leaves_what_it_entered_and_its_priorities_no_longe
         removed = await user.call(topics.JOB_JOBTAP, {"remove": "cou*"})
         assert removed == {"removed": ["counts"]}
         await user.call(topics.JOB_GETINFO)
-        priority = (await user.jobs.so_far(pending))[-1]
+        priority = (await user.so_far(pending))[-1]
         assert priority.context == {"priority": 16}
         error = await user.error("job-manager.counts.heard", {})
         assert error.errnum == Errno.ENOSYS
@@ -222,7 +216,7 @@ async def test_plugin_that_is_refused_takes_the_place_of_no_other(
         assert "ValueError: too late" in error.text
         assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": []}
         await user.call(topics.JOB_GETINFO)
-        assert (await user.jobs.so_far(pending))[-1].context == {"priority": 16}
+        assert (await user.so_far(pending))[-1].context == {"priority": 16}
 
 
 async def test_configured_plugins_are_loaded_in_order_and_told_of_jobs_read_back(
@@ -241,70 +235,54 @@ async def test_configured_plugins_are_loaded_in_order_and_told_of_jobs_read_back
         assert told["counters"] == {"running": {"1000": 1}}
 
 
-LOOKS = """
-from flux_trio import jobtap
-
 class Looks(jobtap.Plugin):
-    def __init__(self):
-        self.seen = []
+    name = "looks"
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
 
     @jobtap.on("job.state.*")
-    def look(self, job):
+    def look(self, job: jobtap.Job) -> None:
         event = job.event.name if job.event else None
         previous = job.previous.name if job.previous else None
-        self.seen.append([job.state.name, previous, event, job.R is not None, job.result])
-
-    @jobtap.on("plugin.query")
-    def query(self):
-        return {"seen": self.seen}
-"""
+        self.seen.append((job.state.name, previous, event, job.R is not None, job.result))
 
 
 async def test_job_shows_its_resources_while_it_has_them_and_its_result_at_the_end(
-    autojump_clock: MockClock, tmp_path: Path
+    autojump_clock: MockClock,
 ) -> None:
     """20.overview.4: R is tracked through the states and plugins can have it"""
-    path = tmp_path / "looks.py"
-    path.write_text(LOOKS)
-    async with opened() as user:
-        await user.load(str(path))
-        await user.jobs.events(await user.jobs.submit(status=256))
-        told = await user.call(topics.JOB_JOBTAP_QUERY, {"name": "looks"})
-    assert told["seen"] == [
-        ["DEPEND", "NEW", "validate", False, None],
-        ["PRIORITY", "DEPEND", "depend", False, None],
-        ["SCHED", "PRIORITY", "priority", False, None],
-        ["RUN", "SCHED", "alloc", True, None],
-        ["CLEANUP", "RUN", "finish", True, "failed"],
-        ["INACTIVE", "CLEANUP", "clean", True, "failed"],
+    looks = Looks()
+    async with opened(plugins=[looks]) as user:
+        await user.events(await user.submit(status=256))
+    assert looks.seen == [
+        ("DEPEND", "NEW", "validate", False, None),
+        ("PRIORITY", "DEPEND", "depend", False, None),
+        ("SCHED", "PRIORITY", "priority", False, None),
+        ("RUN", "SCHED", "alloc", True, None),
+        ("CLEANUP", "RUN", "finish", True, "failed"),
+        ("INACTIVE", "CLEANUP", "clean", True, "failed"),
     ]
 
 
-SLOW = """
-import trio
-from flux_trio import jobtap
-
 class Slow(jobtap.Plugin):
+    name = "slow"
     answered = 0
 
     @jobtap.service("think")
-    async def think(self, request):
+    async def think(self, _request: jobtap.ServiceRequest) -> dict[str, Any]:
         await trio.sleep(10)
         self.answered += 1
         return {"answered": self.answered}
-"""
 
 
 async def test_plugin_service_does_not_answer_a_client_that_is_gone(
-    autojump_clock: MockClock, tmp_path: Path
+    autojump_clock: MockClock,
 ) -> None:
     """6.disconnect.2: what it was asked for is done."""
-    path = tmp_path / "slow.py"
-    path.write_text(SLOW)
     trace: list[Record] = []
-    async with opened() as user:
+    async with opened(plugins=[Slow()]) as user:
         user.instance.trace.add_sink(trace.append)
-        await user.load(str(path))
         async with user.instance.connect() as shortlived:
             with trio.move_on_after(5):
                 await shortlived.call("job-manager.slow.think")
@@ -371,27 +349,21 @@ async def test_plugin_that_is_loaded_while_the_configuration_changes_gets_the_ne
         assert (await user.call("job-manager.waits.seen"))["seen"] == [None, 7]
 
 
-EXPLAINS = """
-import trio
-from flux_trio import jobtap
+class Explains(jobtap.Plugin):
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-class {name}(jobtap.Plugin):
     @jobtap.on("job.explain")
-    async def explain(self, job):
+    async def explain(self, _job: jobtap.Job) -> str:
         await trio.sleep(5)
-        return "{name}"
-"""
+        return self.name
 
 
 async def test_plugin_that_goes_while_a_job_is_explained_is_not_asked(
-    autojump_clock: MockClock, tmp_path: Path
+    autojump_clock: MockClock,
 ) -> None:
     told: dict[str, Any] = {}
-    async with opened() as user:
-        for name in ("Stays", "Goes"):
-            path = tmp_path / f"{name.lower()}.py"
-            path.write_text(EXPLAINS.format(name=name))
-            await user.load(str(path))
+    async with opened(plugins=[Explains("stays"), Explains("goes")]) as user:
         _, _, pending = await three_jobs(user)
 
         async def explain() -> None:
@@ -401,4 +373,4 @@ async def test_plugin_that_goes_while_a_job_is_explained_is_not_asked(
             nursery.start_soon(explain)
             await trio.sleep(2)
             await user.call(topics.JOB_JOBTAP, {"remove": "goes"})
-    assert [said.get("text") for said in told["said"]] == ["the urgency", "Stays"]
+    assert [said.get("text") for said in told["said"]] == ["the urgency", "stays"]
