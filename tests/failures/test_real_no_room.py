@@ -86,22 +86,12 @@ def assert_ended_well(instance: RunningInstance, jobid: str) -> None:
     assert log.count(" finish status=0") == log.count(" finish") == 1
 
 
-def test_job_that_ends_on_a_full_disk_ends_well_when_there_is_room(tmp_path: Path) -> None:
-    with instance_in(tmp_path / "state") as instance:
-        jobid = ends_on_a_full_disk(instance, tmp_path / "go")
-        make_room(instance, room=True)
-        assert_ended_well(instance, jobid)
-        instance.ok("run", "true")
-        assert WORDS not in instance.ok("queue", "status")
-        assert instance.stop() == 0
-
-
 def test_cancel_on_a_full_disk_says_why_it_waits_and_is_done_when_there_is_room(
     tmp_path: Path,
 ) -> None:
     with instance_in(tmp_path / "state") as instance:
         held = instance.ok("submit", "--urgency=hold", "true").strip()
-        ends_on_a_full_disk(instance, tmp_path / "go")
+        jobid = ends_on_a_full_disk(instance, tmp_path / "go")
         cancel = instance.popen("cancel", held)
         assert cancel.stderr is not None
         said = cancel.stderr.readline()
@@ -110,6 +100,9 @@ def test_cancel_on_a_full_disk_says_why_it_waits_and_is_done_when_there_is_room(
         assert cancel.communicate(timeout=DEADLINE_S) == ("", "")
         assert cancel.returncode == 0
         assert 'type="cancel"' in instance.ok("job", "eventlog", held)
+        assert_ended_well(instance, jobid)
+        instance.ok("run", "true")
+        assert WORDS not in instance.ok("queue", "status")
         assert instance.stop() == 0
 
 
