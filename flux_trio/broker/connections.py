@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from flux_trio.broker.administration import Changes, WriteLog
-from flux_trio.broker.guests import GuestRequests
+from flux_trio.broker.guests import GuestRequests, OpenRequests
 from flux_trio.broker.router import Peer, Router
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -19,6 +19,7 @@ from flux_trio.messages import (
     Message,
     Request,
     Response,
+    payload_bytes,
 )
 from flux_trio.trace import Trace
 from flux_trio.transports import (
@@ -130,7 +131,7 @@ class _Outgoing:
     async def catch_up(self) -> None:
         """Pause reading until services have answered and the peer has read its messages."""
         with trio.move_on_after(PAUSE_S):
-            await self._open.wait_fewer(CALLS_AHEAD)
+            await self._open.wait_fewer()
         with trio.move_on_after(BEHIND_S_MAX) as scope:
             if self._connection.is_behind:  # rare: no checkpoint otherwise
                 await self._connection.wait_room()
@@ -186,23 +187,22 @@ class _OpenRpcs:
     """
 
     def __init__(self, guest: GuestRequests | None) -> None:
-        self.total = 0
-        self.calls = 0  # those that are not streams
         self._guest = guest
+        self._own = OpenRequests(CALLS_AHEAD)
+        self._counts = (self._own,) if guest is None else (guest, self._own)
         self._asked: dict[int, list[tuple[bool, int]]] = {}  # matchtag -> (is a stream, size)
-        self._fewer = trio.Event()  # replaced when a task waits
 
     def refusal(self) -> str:
         """Return why the peer may open no more RPCs, or ""."""
-        if self.total > OPEN_MAX:
+        if self._own.count > OPEN_MAX:
             return TOO_MANY
         return "" if self._guest is None else self._guest.refusal()
 
     def begin(self, request: Request) -> None:
         """Count `request`, which wants a response."""
-        self.total += 1
-        self.calls += not request.is_streaming
-        size = 0 if self._guest is None else self._guest.begin(request)
+        size = 0 if self._guest is None else payload_bytes(request)
+        for each in self._counts:
+            each.begin(request, size)
         self._asked.setdefault(request.matchtag, []).append((request.is_streaming, size))
 
     def end(self, response: Response) -> None:
@@ -210,27 +210,22 @@ class _OpenRpcs:
         asked = self._asked.get(response.matchtag)
         if asked is None:
             return
-        is_streaming, size = asked.pop(0)
-        self.total -= 1
-        self.calls -= not is_streaming
-        if self._guest is not None:
-            self._guest.end(size, is_streaming=is_streaming)
+        self._end(*asked.pop(0))
         if not asked:
             del self._asked[response.matchtag]
-        self._fewer.set()
+
+    def _end(self, is_streaming: bool, size: int) -> None:
+        for each in self._counts:
+            each.end(size, is_streaming=is_streaming)
 
     def forget(self) -> None:
         """Forget all RPCs, since the peer is gone."""
-        if self._guest is not None:
-            for asked in self._asked.values():
-                for is_streaming, size in asked:
-                    self._guest.end(size, is_streaming=is_streaming)
+        for asked in self._asked.values():
+            for each in asked:
+                self._end(*each)
         self._asked.clear()
 
-    async def wait_fewer(self, limit: int) -> None:
-        """Wait until at most `limit` calls are open here, and few enough of the guest's calls."""
-        if self._guest is not None:
-            await self._guest.wait_fewer()
-        while self.calls > limit:
-            self._fewer = trio.Event()
-            await self._fewer.wait()
+    async def wait_fewer(self) -> None:
+        """Wait until few enough calls are open here, and of the guest."""
+        for each in self._counts:
+            await each.wait_fewer()

@@ -19,38 +19,44 @@ OPEN_OF_GUEST_MAX: Final = 4096  # requests of all connections of one user; more
 OPEN_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # their payloads as JSON; more get EAGAIN
 
 
-class GuestRequests:
-    """Requests of one guest's connections that have not had their last response."""
+class OpenRequests:
+    """Requests that have not had their last response; `calls_ahead` as for `wait_fewer`."""
 
-    def __init__(self, userid: int) -> None:
-        self.userid = userid
-        self.connections = 0
+    def __init__(self, calls_ahead: int) -> None:
         self.count = 0
         self.calls = 0  # those that are not streams
-        self.size = 0  # bytes of their payloads as JSON
+        self.size = 0  # bytes of their payloads as JSON, where that counts
+        self._calls_ahead = calls_ahead
         self._fewer = trio.Event()  # replaced when a task waits
 
-    def begin(self, request: Request) -> int:
-        """Count `request`, even if it will be refused; return its size, for `end`."""
-        size = payload_bytes(request)
+    def begin(self, request: Request, size: int) -> None:
+        """Count `request`, even if it will be refused."""
         self.count += 1
         self.calls += not request.is_streaming
         self.size += size
-        return size
 
     def end(self, size: int, *, is_streaming: bool) -> None:
         """Uncount a request of this size: it had its last response, or its sender is gone."""
         self.count -= 1
         self.calls -= not is_streaming
         self.size -= size
-        if self.calls <= CALLS_OF_GUEST_AHEAD:
+        if self.calls <= self._calls_ahead:
             self._fewer.set()
 
     async def wait_fewer(self) -> None:
-        """Wait until at most CALLS_OF_GUEST_AHEAD calls of all connections are open."""
-        while self.calls > CALLS_OF_GUEST_AHEAD:
+        """Wait until at most `calls_ahead` calls are open."""
+        while self.calls > self._calls_ahead:
             self._fewer = trio.Event() if self._fewer.is_set() else self._fewer
             await self._fewer.wait()
+
+
+class GuestRequests(OpenRequests):
+    """Those of all connections of one guest."""
+
+    def __init__(self, userid: int) -> None:
+        super().__init__(CALLS_OF_GUEST_AHEAD)
+        self.userid = userid
+        self.connections = 0
 
     def refusal(self) -> str:
         """Return why another request is refused, or ""."""

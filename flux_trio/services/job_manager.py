@@ -89,7 +89,7 @@ async def run(
             handle.subscribe(topics.KVS_DAMAGED_EVENT)
             loader = await load_all(host, plugins, config, search_path)
             explainer = Explainer(core, host, asker.call)
-            methods = PluginMethods(host, loader, handle.send, explainer.answer)
+            methods = PluginMethods(host, loader, handle.answer, explainer.answer)
             machine = _Machine(made, host, notes, methods, handle.waiting)
             await run_core(handle, machine, perform, task_status=task_status)
 

@@ -55,10 +55,14 @@ def named_directive(index: int) -> Iterator[None]:
 
 
 class PluginMethods:
-    """Takes these requests; answers through `send`."""
+    """Takes these requests; answers through `send`, which gets None for no response."""
 
     def __init__(
-        self, host: PluginHost, loader: Loader, send: Callable[[Response], None], explain: Answer
+        self,
+        host: PluginHost,
+        loader: Loader,
+        send: Callable[[Response | None], None],
+        explain: Answer,
     ) -> None:
         self._host = host
         self._loader = loader
@@ -112,7 +116,7 @@ class PluginMethods:
         except FluxError:
             return False  # the core says what is wrong
         except PluginError as error:
-            self._respond(respond(request, flux.REFUSED.write(flux.Refused(str(error)))))
+            self._send(respond(request, flux.REFUSED.write(flux.Refused(str(error)))))
             return True
         return False
 
@@ -130,7 +134,7 @@ class PluginMethods:
     async def _answer(self, number: int, request: Request, answer: Answer) -> None:
         try:
             payload = await answer(request)
-            self._respond(respond(self._open[number], payload))
+            self._send(respond(self._open[number], payload))
         except FluxError as error:
             self._refuse(self._open[number], error.errnum, error.text)
         except FormatError as error:
@@ -141,11 +145,7 @@ class PluginMethods:
             del self._open[number]
 
     def _refuse(self, request: Request, errnum: int, text: str) -> None:
-        self._respond(respond_error(request, errnum, text))
-
-    def _respond(self, response: Response | None) -> None:
-        if response is not None:
-            self._send(response)
+        self._send(respond_error(request, errnum, text))
 
     # --- about plugins
 

@@ -18,6 +18,7 @@ import msgspec
 
 from flux_trio.cores.pages import page_size
 from flux_trio.store import journal
+from flux_trio.store.checks import error_code
 from flux_trio.store.journal import Progress
 from flux_trio.store.layout import filled, key_sum, marks_of, part_sum, rows_prepared, transaction
 from flux_trio.store.pending import Pending, Slice, Some
@@ -75,14 +76,10 @@ def write_slice(db: sqlite3.Connection, settling: Pending) -> None:
             _unlink(db, some.unlinked)
             _write_values(db, settling, some)
     except sqlite3.DatabaseError as error:
-        if not (_is_corrupt(error) and some.unlinked):
+        if not (error_code(error) == sqlite3.SQLITE_CORRUPT and some.unlinked):
             raise
         _write_without_failing_unlinks(db, settling, some)
     settling.forget(some)
-
-
-def _is_corrupt(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
 
 
 def _write_without_failing_unlinks(db: sqlite3.Connection, settling: Pending, some: Slice) -> None:
@@ -99,7 +96,8 @@ def _write_without_failing_unlinks(db: sqlite3.Connection, settling: Pending, so
                 _write_values(db, settling, some)
                 return
         except sqlite3.DatabaseError as error:
-            if not _is_corrupt(error) or failing is None or len(left_out) == LEFT_OUT_MAX:
+            is_corrupt = error_code(error) == sqlite3.SQLITE_CORRUPT
+            if not is_corrupt or failing is None or len(left_out) == LEFT_OUT_MAX:
                 raise
             left_out.add(failing)
 

@@ -7,7 +7,7 @@ After that both ends send frames. Neither end says goodbye or why it closes.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -15,7 +15,6 @@ import trio
 
 from flux_trio.messages import Message, RemoteProtocolError, errno_text, native
 from flux_trio.messages.address import flux_address
-from flux_trio.messages.codec import join
 from flux_trio.transports.base import (
     ConnectionClosed,
     ConnectionLost,
@@ -46,9 +45,6 @@ class NativeWire:
 
     def encode(self, message: Message) -> bytes:
         return native.encode(native.to_frame(message))
-
-    def join(self, encoded: list[bytes]) -> Iterable[tuple[int, bytes]]:
-        return join(encoded)
 
     async def send(self, piece: bytes) -> None:
         try:

@@ -8,7 +8,7 @@ long, turns among the connections of a guest, and an end that takes limited time
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Final, NoReturn, Protocol, TypeVar
@@ -16,6 +16,7 @@ from typing import Final, NoReturn, Protocol, TypeVar
 import trio
 
 from flux_trio.messages import Message, RemoteProtocolError
+from flux_trio.messages.codec import join
 from flux_trio.process.groups import error_of_block
 from flux_trio.transports.base import (
     BEHIND_BYTES,
@@ -43,11 +44,8 @@ class Wire(Protocol):
     def encode(self, message: Message) -> bytes:
         """Return `message` in bytes. Raises LocalProtocolError if it cannot travel."""
 
-    def join(self, encoded: list[bytes]) -> Iterable[tuple[int, bytes]]:
-        """Join encoded messages; yield the number of messages in each piece, and the piece."""
-
     async def send(self, piece: bytes) -> None:
-        """Send a piece of `join`. Raises ConnectionClosed if the connection is gone."""
+        """Send messages that are joined. Raises ConnectionClosed if the connection is gone."""
 
     async def receive(self) -> Iterator[Message]:
         """Return the next messages, decoded while the caller reads them.
@@ -171,7 +169,7 @@ class PacedConnection:
         """Send queued messages until this end is closed or the connection is gone."""
         try:
             while True:
-                for count, piece in self._wire.join(await self._queue.get_batch()):
+                for count, piece in join(await self._queue.get_batch()):
                     await self._wire.send(piece)
                     self._count_queued(-count, -len(piece))
                     if self._room and not self.is_behind:

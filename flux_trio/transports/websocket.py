@@ -7,7 +7,7 @@ is the client's side.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -17,13 +17,7 @@ import trio_websocket
 import wsproto.utilities
 
 from flux_trio.messages import Message, RemoteProtocolError
-from flux_trio.messages.codec import (
-    FRAME_ITEMS_MAX,
-    GUEST_FRAME_ITEMS_MAX,
-    encode,
-    iter_frame,
-    join,
-)
+from flux_trio.messages.codec import FRAME_ITEMS_MAX, GUEST_FRAME_ITEMS_MAX, encode, iter_frame
 from flux_trio.process.groups import error_of_block, leaves
 from flux_trio.transports.base import (
     ConnectionClosed,
@@ -71,9 +65,6 @@ class WebSocketWire:
 
     def encode(self, message: Message) -> bytes:
         return encode(message)
-
-    def join(self, encoded: list[bytes]) -> Iterable[tuple[int, bytes]]:
-        return join(encoded)
 
     async def send(self, piece: bytes) -> None:
         try:
