@@ -133,5 +133,7 @@ def _alive(known: Mapping[str, Finding]) -> Iterator[str]:
 
 def _alive_line(found: Finding) -> str:
     line = f"- `{found.mutant}`, {found.ran} seeds"
+    if same := next((each.same for each in mistakes() if each.id == found.mutant), ""):
+        return f"{line}. No behaviour depends on it: {same}."
     would = WOULD_FIND.get(found.mutant)
     return f"{line}. What would find it: {would}." if would else line

@@ -18,11 +18,8 @@ WOULD_FIND: Final[dict[str, str]] = {
     "exec-forgets-untold-jobs": "more seeds: `known` finds it if a job ends without a job manager",
     "exec-released-stream-is-not-reopened": (
         "jobs with processes: a client that reads the files of a job whose final release is sent "
-        "keeps it; a simulated job has no files, and is forgotten with the release"
-    ),
-    "inactive-job-stays-entered": (
-        "a look at the plugin host between the end of a job and its removal, which come in one "
-        "turn: nothing is left of it later"
+        "keeps it; a simulated job has no files, and is forgotten with the release. A test of "
+        "`tests/cores/test_exec_streams.py` finds it"
     ),
     "kvs-turns-held-commits-round": (
         "more seeds: several commits have to be in the transaction that finds the disk full; then "
@@ -38,7 +35,8 @@ WOULD_FIND: Final[dict[str, str]] = {
     ),
     "rearmed-timer-keeps-its-old-time": (
         "a core that moves a timer to a later time and relies on it; the cores of this program set "
-        "a timer again only when it has fired, or for a retry that may come early"
+        "a timer again only when it has fired, or for a retry that may come early. A test of "
+        "`tests/services/test_runner.py` finds it"
     ),
     "reloaded-module-gets-answers-of-the-one-before": (
         "more seeds: `32.impl.8` finds it if a service answers a request of the lost module while "
@@ -54,7 +52,8 @@ WOULD_FIND: Final[dict[str, str]] = {
     ),
     "sched-free-is-not-answered-when-late": (
         "a job manager that frees what the scheduler does not hold; ours does not. If one lies, "
-        "nobody waits for the answer: it is unloaded before the debts of a scheduler are counted"
+        "nobody waits for the answer: it is unloaded before the debts of a scheduler are counted. "
+        "A test of `tests/cores/test_sched_core.py` finds it"
     ),
     "sched-grant-number": (
         "more seeds: a grant has to be taken back, and the job to get another, before R is stored"
@@ -69,7 +68,8 @@ WOULD_FIND: Final[dict[str, str]] = {
         "more seeds: `taken-back` finds it if nodes are shrunk while R is being stored"
     ),
     "timers-overtake-messages": (
-        "a message that waits at the very moment at which a timer fires, and clears this timer"
+        "a message that waits at the very moment at which a timer fires, and clears this timer. A "
+        "test of `tests/services/test_runner.py` finds it"
     ),
 }
 """By id of a mistake."""

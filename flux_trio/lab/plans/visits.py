@@ -26,6 +26,7 @@ MANY_JOBS: Final = 20
 SMALL: Final = 2
 QUEUES: Final = 2
 STACK_SHARE: Final = 0.1
+_OWN_SHARE: Final = 1 / 3
 _HELD: Final = 0
 _URGENCY: Final = 16
 
@@ -94,7 +95,8 @@ def with_visits_of_stack(draw: Random, plan: Plan, span_s: float) -> Plan:
     """Return the plan with what only a world of the stack visits.
 
     A tenth has a kill, after which a tool works on the state file, as many have jobs that wait for
-    others, and as many load plugins again.
+    others, and as many load plugins again. Of those with plugins of the user, a third loads these
+    again.
     """
     visits = _Visits(draw, plan, span_s)
     if plan.jobs and draw.random() < STACK_SHARE:
@@ -103,6 +105,9 @@ def with_visits_of_stack(draw: Random, plan: Plan, span_s: float) -> Plan:
         _wait_for_one_another(visits)
     if plan.jobs and draw.random() < STACK_SHARE:
         _reload_a_plugin(visits)
+    if plan.jobs and plan.plugins and draw.random() < _OWN_SHARE:
+        for _ in range(draw.choice((1, 2, 3))):
+            _load_again(visits, draw.randrange(len(plan.plugins)))
     return visits.plan
 
 
@@ -141,21 +146,27 @@ def _wait_for_one_another(visits: _Visits) -> None:
 
 
 def _reload_a_plugin(visits: _Visits) -> None:
-    """Plugins are loaded again, whatever state their jobs are in; often when one has ended.
-
-    Mostly a start has three answers: the job has started, it has finished, it is released.
-    """
+    """Plugins are loaded again, whatever state their jobs are in; often when one has ended."""
     draw = visits.draw
     builtins = {*visits.plan.builtins, "held-epilog", draw.choice(("alloc-check", "perilog"))}
     visits.plan = replace(visits.plan, builtins=tuple(sorted(builtins)))
     for _ in range(draw.choice((1, 2, 3))):
         nothers = len(reloadable_of(visits.plan)) if draw.random() < 0.5 else 1
-        number = len(reloadable_of(visits.plan)) - 1 - draw.randrange(nothers)
-        topic, type_ = draw.choice(_WHILE_JOBS_RUN)
-        when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
-        if draw.random() < 0.5:
-            when = When("job-exec.start", 3 * draw.choice((1, 1, 2, 3)), "recv", "response")
-        visits.ask(Do(visits.moment(), "reload-plugin", value=number, when=when))
+        _load_again(visits, draw.randrange(nothers))
+
+
+def _load_again(visits: _Visits, place: int) -> None:
+    """The plugin at this place, from the last one, is loaded again.
+
+    Mostly a start has three answers: the job has started, it has finished, it is released.
+    """
+    draw = visits.draw
+    number = len(reloadable_of(visits.plan)) - 1 - place
+    topic, type_ = draw.choice(_WHILE_JOBS_RUN)
+    when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
+    if draw.random() < 0.5:
+        when = When("job-exec.start", 3 * draw.choice((1, 1, 2, 3)), "recv", "response")
+    visits.ask(Do(visits.moment(), "reload-plugin", value=number, when=when))
 
 
 def _hold_in_cleanup(visits: _Visits) -> When:
