@@ -82,6 +82,12 @@ def _refuse(problem: str | None) -> None:
         raise jobtap.Reject(problem)
 
 
+def _waits_for(job: jobtap.Job) -> Set[str]:
+    """Return the dependencies that hold the job: those from before this plugin was loaded, too."""
+    waits_for: Set[str] = job.data.get("waits_for", job.dependencies)
+    return OURS & waits_for
+
+
 def _refuse_full(obstacles: Set[str], to: str) -> None:
     """Refuse an update to what has no room: a job cannot return to DEPEND."""
     if obstacles:
@@ -148,11 +154,18 @@ class Multifactor(jobtap.Plugin):
             raise jobtap.Reject(f"{self._settings.database}: {error}") from None
 
     def loaded(self) -> None:
-        """Start the task that updates usage and database every `interval`."""
+        """Count the jobs that there are: limits are checked while the plugin is asked about them.
+
+        A task updates usage and database every `interval`.
+        """
         self._held.clear()
         with suppress(*UNREADABLE):  # a plugin that was removed for this one has written its usage
             if self._accounts.are_old(Path(self._settings.database)):
                 self._read()
+        for job in self.jobs.active():
+            user = self._accounts.find(job.userid, _bank_of(job))
+            if user is not None and job.state != jobtap.State.NEW:
+                self._count(job, user)
         self.start_soon(self._tend)
 
     def removed(self) -> None:
@@ -233,12 +246,7 @@ class Multifactor(jobtap.Plugin):
         user = self._user_of(job)
         if user is None or _admitted(job):  # the hook may be called again
             return
-        if waits_for := OURS & job.dependencies:  # from before this plugin was loaded
-            self._hold(job, waits_for)  # until the later jobs have been counted, too
-        elif obstacles := self._obstacles(user, job):
-            self._hold(job, obstacles)
-        else:
-            self._admit(job)
+        self._hold_or_admit(job, self._obstacles(user, job))
 
     @jobtap.on("job.event.dependency-remove")
     def let_go(self, job: jobtap.Job, _event: jobtap.Event) -> None:
@@ -296,13 +304,22 @@ class Multifactor(jobtap.Plugin):
         job.data["admitted"] = True
         self._recount(job)
 
+    def _hold_or_admit(self, job: jobtap.Job, obstacles: Set[str]) -> None:
+        """Hold the job, or let it go on if there is no obstacle."""
+        if obstacles:
+            self._hold(job, obstacles)
+            return
+        for text in sorted(_waits_for(job)):
+            job.remove_dependency(text)
+        self._admit(job)
+
     def _hold(self, job: jobtap.Job, obstacles: Set[str]) -> None:
         """Hold the job by a dependency for each obstacle.
 
         A dependency cannot be added a second time. If that refuses all of them, the job was
         released before this plugin was loaded, and may go on.
         """
-        waits_for = OURS & job.data.get("waits_for", job.dependencies)
+        waits_for = _waits_for(job)
         for text in sorted(obstacles - waits_for):
             with suppress(jobtap.NotAllowed):
                 job.add_dependency(text)
@@ -334,12 +351,7 @@ class Multifactor(jobtap.Plugin):
             if job is None or job.state != jobtap.State.DEPEND:
                 continue
             obstacles = set() if user is None else self._obstacles(user, job)
-            if obstacles:
-                self._hold(job, obstacles)
-            else:
-                for text in sorted(job.data["waits_for"]):
-                    job.remove_dependency(text)
-                self._admit(job)
+            self._hold_or_admit(job, obstacles)
             if USER_JOBS in obstacles:
                 return  # the jobs behind it cannot go on either
 
