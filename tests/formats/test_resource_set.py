@@ -418,11 +418,6 @@ def test_scheduling_rides_along_untouched() -> None:
     assert "scheduling" not in r.with_scheduling(None).to_json()
 
 
-def test_other_keys_are_ignored() -> None:
-    r = {**r_object(entry("0-3", "0") | {"extra": 1}, extra=2), "attributes": {}}
-    assert ResourceSet.parse(r) == ResourceSet.parse(r_object(entry("0-3", "0")))
-
-
 def test_the_place_of_an_error_begins_where_the_caller_says() -> None:
     with pytest.raises(FormatError, match=r"^payload\.resources\.version: expected the integer 1"):
         ResourceSet.parse({}, "payload.resources")

@@ -52,3 +52,16 @@ def start(database: str, edit: Edit, plugin_harness: StartHarness) -> Callable[.
         return plugin_harness(plugin, *others)
 
     return load
+
+
+@pytest.fixture
+def load_again(database: str) -> Callable[[PluginHarness], None]:
+    """The plugin goes, and comes from its file."""
+
+    def load(harness: PluginHarness) -> None:
+        harness.remove("multifactor")
+        conf = {"database": database, "record-usage": False}
+        again = {"load": "plugins/multifactor.py", "conf": conf}
+        harness.request("job-manager.jobtap", again)
+
+    return load

@@ -84,17 +84,17 @@ class TestRejections:
         assert self.rejection(start(), NOBODY) == text
 
     def test_whose_account_is_disabled(self, start: Start, edit: Edit) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "active=0")
+        edit("user", "ann", "active=0")
         text = "user/bank entry has been disabled from flux-accounting DB"
         assert self.rejection(start()) == text
 
     def test_projects_that_are_not_the_users(self, start: Start, edit: Edit) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "projects=iron,gold")
+        edit("user", "ann", "projects=iron,gold")
         text = 'project "lead" not valid for user; valid projects for user: iron,gold'
         assert self.rejection(start(), attributes={"system.project": "lead"}) == text
 
     def test_more_active_jobs_than_allowed(self, start: Start, edit: Edit) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_active_jobs=1")
+        edit("user", "ann", "max_active_jobs=1")
         harness = start()
         first = submit(harness)
         assert self.rejection(harness) == "user has max active jobs"
@@ -102,7 +102,7 @@ class TestRejections:
         submit(harness)
 
     def test_a_job_larger_than_it_could_ever_be(self, start: Start, edit: Edit) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_nodes=2")
+        edit("user", "ann", "max_nodes=2")
         assert self.rejection(start(), nnodes=3, ntasks=3) == (
             "job size (3 node(s), 3 core(s)) is greater than max resources limits configured for "
             "association (2 node(s), unlimited core(s))"
@@ -119,7 +119,7 @@ class TestRejections:
 
 class TestSoftLimits:
     def test_jobs_beyond_the_limit_wait_for_room(self, start: Start, edit: Edit) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
+        edit("user", "ann", "max_running_jobs=1")
         harness = start()
         first, second, third = (submit(harness) for _ in range(3))
         other = submit(harness, BOB)
@@ -130,24 +130,24 @@ class TestSoftLimits:
 
     def test_each_limit_has_its_dependency(self, start: Start, edit: Edit) -> None:
         limits = ("max_running_jobs=1", "max_nodes=2")
-        edit("user", "ann", "bank=physics", f"userid={ANN}", *limits)
+        edit("user", "ann", *limits)
         harness = start()
         submit(harness, nnodes=1, ntasks=1)
         held = submit(harness, nnodes=2, ntasks=2)
         assert held.dependencies == {"max-running-jobs-user-limit", "max-resources-user-limit"}
 
     def test_a_limit_that_is_raised_lets_jobs_go_on(self, start: Start, edit: Edit) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
+        edit("user", "ann", "max_running_jobs=1")
         harness = start()
         _, waiting = submit(harness), submit(harness)
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=2")
+        edit("user", "ann", "max_running_jobs=2")
         harness.request("job-manager.multifactor.reload")
         assert waiting.state == JobState.SCHED
 
     def test_a_job_that_is_canceled_while_it_waits_is_forgotten(
         self, start: Start, edit: Edit
     ) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
+        edit("user", "ann", "max_running_jobs=1")
         harness = start()
         first, second, third = (submit(harness) for _ in range(3))
         second.cancel()
@@ -233,13 +233,13 @@ class TestQueues:
 class TestSeveralLimits:
     def test_job_waits_until_none_of_its_limits_holds_it(self, start: Start, edit: Edit) -> None:
         """The nodes are free first, when the number of jobs has come to its limit meanwhile."""
-        edit("user", "ann", "bank=physics", "max_running_jobs=2", "max_nodes=3")
+        edit("user", "ann", "max_running_jobs=2", "max_nodes=3")
         harness = start()
         big = submit(harness, nnodes=2, ntasks=2)
         held = submit(harness, nnodes=2, ntasks=2)
         small = submit(harness)
         assert held.dependencies == {"max-resources-user-limit"}
-        edit("user", "ann", "bank=physics", "max_running_jobs=1")
+        edit("user", "ann", "max_running_jobs=1")
         harness.request("job-manager.multifactor.reload")
         big.run()
         assert held.dependencies == {"max-resources-user-limit", "max-running-jobs-user-limit"}
@@ -250,7 +250,7 @@ class TestSeveralLimits:
     def test_resources_of_jobs_that_could_run_are_added_up(
         self, start: Start, edit: Edit, limit: str
     ) -> None:
-        edit("user", "ann", "bank=physics", limit)
+        edit("user", "ann", limit)
         harness = start()
         first, second, third = (submit(harness, nnodes=1, ntasks=1) for _ in range(3))
         assert third.dependencies == {"max-resources-user-limit"}
@@ -263,7 +263,7 @@ class TestSeveralLimits:
 
     def test_jobs_of_one_request_are_counted_one_by_one(self, start: Start, edit: Edit) -> None:
         """Also before the first of them has left NEW."""
-        edit("user", "ann", "bank=physics", "max_active_jobs=2", "max_running_jobs=1")
+        edit("user", "ann", "max_active_jobs=2", "max_running_jobs=1")
         harness = start()
         jobs = [submit(harness) for _ in range(2)]
         with pytest.raises(Rejected, match="user has max active jobs"):
@@ -272,7 +272,7 @@ class TestSeveralLimits:
 
 
 def test_bank_and_project_are_written_down(start: Start, edit: Edit) -> None:
-    edit("user", "ann", "bank=physics", f"userid={ANN}", "projects=iron", "default_project=iron")
+    edit("user", "ann", "projects=iron", "default_project=iron")
     job = submit(start())
     assert job.context("jobspec-update") == {
         "attributes.system.bank": "physics",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import multifactor
 import pytest
 import trio
 
@@ -23,9 +22,6 @@ Start = Callable[..., PluginHarness]
 
 def submit(harness: PluginHarness, userid: int = ANN, **more: Any) -> HarnessJob:
     return harness.submit(userid=userid, **more)
-
-
-# --- a database that is edited while jobs are there
 
 
 class LongEpilog(jobtap.Plugin):
@@ -93,7 +89,7 @@ class TestEdits:
     ) -> None:
         harness = start()
         jobs = [submit(harness) for _ in range(3)]
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=2")
+        edit("user", "ann", "max_running_jobs=2")
         reload(harness)
         late = submit(harness)
         jobs[0].run()
@@ -102,16 +98,13 @@ class TestEdits:
         assert late.state == JobState.SCHED
 
     def test_plugin_that_is_loaded_again_lets_go_on_whom_nothing_holds_any_more(
-        self, start: Start, edit: Edit, tmp_path: Path
+        self, start: Start, edit: Edit, load_again: Edit
     ) -> None:
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
+        edit("user", "ann", "max_running_jobs=1")
         harness = start()
         running, held = submit(harness), submit(harness)
-        harness.remove("multifactor")
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=2")
-        conf = {"database": str(tmp_path / "site.db"), "record-usage": False}
-        load = {"load": "plugins/multifactor.py", "conf": conf}
-        harness.request("job-manager.jobtap", load)
+        edit("user", "ann", "max_running_jobs=2")
+        load_again(harness)
         harness.advance(15)
         assert held.state == JobState.SCHED
         assert described(harness, ANN)["active_jobs"] == 2
@@ -121,10 +114,10 @@ class TestEdits:
 
     @pytest.mark.parametrize("state", [JobState.SCHED, JobState.RUN, JobState.CLEANUP])
     def test_plugin_that_is_loaded_again_counts_jobs_in_each_state(
-        self, start: Start, edit: Edit, tmp_path: Path, state: JobState
+        self, start: Start, edit: Edit, load_again: Edit, state: JobState
     ) -> None:
         """Else a limit of one admits two."""
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
+        edit("user", "ann", "max_running_jobs=1")
         harness = start(LongEpilog())
         job = submit(harness)
         steps = {JobState.SCHED: 0, JobState.RUN: 2, JobState.CLEANUP: 3}[state]
@@ -132,10 +125,7 @@ class TestEdits:
         for step in todo[:steps]:
             step()
         assert job.state is state
-        harness.remove("multifactor")
-        conf = {"database": str(tmp_path / "site.db"), "record-usage": False}
-        load = {"load": multifactor.__file__, "conf": conf}
-        harness.request("job-manager.jobtap", load)
+        load_again(harness)
         late = submit(harness)
         assert late.dependencies == {"max-running-jobs-user-limit"}
         for step in todo[steps:]:
@@ -153,7 +143,7 @@ class TestEdits:
         harness.advance(60)
         assert "the accounts stay as they were" in harness.log[-1]
         (tmp_path / "away.db").rename(path)
-        edit("user", "ann", "bank=physics", f"userid={ANN}", "active=0")
+        edit("user", "ann", "active=0")
         with sqlite3.connect(path) as database:
             database.execute("BEGIN EXCLUSIVE")
             harness.advance(60)

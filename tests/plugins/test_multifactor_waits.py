@@ -24,12 +24,6 @@ def submit(harness: PluginHarness, nnodes: int, *depends: dict[str, str]) -> Har
     return harness.submit(userid=ANN, nnodes=nnodes, ntasks=nnodes, attributes=attributes)
 
 
-def end(job: HarnessJob) -> None:
-    job.grant()
-    job.start()
-    job.finish()
-
-
 def at(harness: PluginHarness, seconds: int) -> dict[str, str]:
     return {"scheme": "begin-time", "value": str(harness.now + seconds)}
 
@@ -47,9 +41,9 @@ def test_singleton_lets_a_job_go_on_for_whose_end_it_waits(harness: PluginHarnes
     single = submit(harness, 1, {"scheme": "singleton", "value": ""})
     assert large.dependencies == {NODES}
     assert single.dependencies == {"singleton", LIMITS_LATER}
-    end(first)
+    first.run()
     assert large.state == JobState.SCHED
-    end(large)
+    large.run()
     assert single.state == JobState.SCHED
 
 
@@ -60,7 +54,7 @@ def test_limits_are_checked_when_nothing_else_holds_a_job(harness: PluginHarness
     assert said.endswith("; limits are checked when nothing else holds the job")
     harness.advance(51)
     assert late.dependencies == {NODES, LIMITS_LATER}
-    end(first)
+    first.run()
     assert late.state == JobState.SCHED
     assert harness.query("multifactor")["counters"]["admitted_nodes"] == {"(1001, 'physics')": 1}
 
@@ -75,14 +69,11 @@ def test_job_with_room_goes_on_when_nothing_else_holds_it(harness: PluginHarness
 
 
 def test_job_waits_on_when_the_plugin_is_loaded_again(
-    harness: PluginHarness, database: str
+    harness: PluginHarness, load_again: Edit
 ) -> None:
     late, first = submit(harness, 1, at(harness, 50)), submit(harness, 2)
-    harness.remove("multifactor")
-    conf = {"database": database, "record-usage": False, "interval": 1e6}
-    again = {"load": "plugins/multifactor.py", "conf": conf}
-    harness.request("job-manager.jobtap", again)
+    load_again(harness)
     harness.advance(51)
     assert late.dependencies == {NODES, LIMITS_LATER}
-    end(first)
+    first.run()
     assert late.state == JobState.SCHED
