@@ -21,12 +21,12 @@ from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import BackedUp, Damaged, Fetch, MakeBackup, StopBackup, StoreOps
 from flux_trio.cores.pages import page_size
-from flux_trio.messages import Errno, Level, topics
+from flux_trio.messages import Level, topics
 from flux_trio.process.threads import OWN
 from flux_trio.services.at_once import KvsAtOnce
 from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import run_core
-from flux_trio.store.executing import back_up, execute_timed
+from flux_trio.store.executing import STOPPED, back_up, execute_timed
 from flux_trio.store.stores import Store, StoreError
 
 CLOSE_S_MAX: Final = 10.0  # then the file is left as it is, as after SIGKILL: no data is lost
@@ -203,7 +203,7 @@ async def back_up_between_rounds(
         try:
             return back_up(store, action, between)
         except _Stopped:
-            return BackedUp(Errno.ECANCELED, "the client that has asked for the backup is gone")
+            return STOPPED
 
     handle.post(await OWN.run(make))
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 import msgspec
 
 from flux_trio.cores.kvs.ops import BackedUp, Fetch, Fetched, MakeBackup, Stored, StoreOps
+from flux_trio.messages import Errno
 from flux_trio.store.stores import Store, StoreError
+
+STOPPED: Final = BackedUp(Errno.ECANCELED, "the client that has asked for the backup is gone")
+"""The result of a backup after StopBackup."""
 
 
 def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:

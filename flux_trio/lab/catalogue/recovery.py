@@ -13,10 +13,11 @@ from flux_trio.lab.world.recovering import Tool
 class Recover(BaseFault, frozen=True):
     """The instance is killed, and `tool` works on its state file before it starts again.
 
-    `repair` is `flux-trio fsck --repair`; `restore` a backup and its restore into a new directory,
-    in which queues are stopped and jobs that had resources are ended; `nothing` starts from what
-    was left. The next instance starts after `back` seconds. A store in memory has no file: then the
-    instance is only killed.
+    `repair` is `flux-trio fsck --repair`; `restore` restores a backup into a new directory, in
+    which queues are stopped and jobs that had resources are ended: the backup that was made while
+    the instance ran if nothing was stored since, else one that is made now; `nothing` starts from
+    what was left. The next instance starts after `back` seconds. A store in memory has no file:
+    then the instance is only killed.
     """
 
     when: Moment

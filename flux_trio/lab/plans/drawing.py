@@ -14,7 +14,7 @@ from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, d
 from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.swarm import draw_faults
-from flux_trio.lab.plans.visits import with_visits, with_visits_of_stack
+from flux_trio.lab.plans.visits import with_backup, with_visits, with_visits_of_stack
 from flux_trio.lab.plans.workload import SPAN_S, Action, Do, JobPlan
 
 
@@ -62,7 +62,8 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
 
 def draw_for_stack(plan: Plan) -> Plan:
     """Return the plan with what only a world of the stack has."""
-    return with_visits_of_stack(random.Random(f"recovery {plan.seed}"), plan, SPAN_S)
+    plan = with_visits_of_stack(random.Random(f"recovery {plan.seed}"), plan, SPAN_S)
+    return with_backup(random.Random(f"backup {plan.seed}"), plan, SPAN_S)
 
 
 _MORE: Final[tuple[tuple[str, Callable[[random.Random, Plan], Coincidence]], ...]] = (

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from flux_trio.config import QUEUE_KEY
 from flux_trio.cores.job_index import jobid_in
+from flux_trio.lab.catalogue import Recover, When
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.messages import Event, Request, Response, topics
 from flux_trio.protocols import JobEvent, JobState
@@ -27,6 +28,9 @@ NEVER_FIT: Final = "two jobs that can never run"
 RELEASED: Final = "two held jobs released, the later starts first"
 RELOADED: Final = "job manager starts with a job in "
 RECOVERED: Final = "recovery after a kill: "
+BACKED_UP: Final = "backup while jobs start and end"
+BACKUP_CUT: Final = "kill before a backup is complete"
+BACKUP_RESTORED: Final = "backup of a running instance restored"
 
 
 def _moves(plan: Plan) -> Counter[int]:
@@ -44,6 +48,13 @@ def _recovers(tool: str) -> Callable[[Plan], bool]:
 
 def _strikes(plan: Plan, module: str) -> bool:
     return any(getattr(each, "module", "") == module for each in plan.faults)
+
+
+def _is_killed(plan: Plan, *, is_complete: bool) -> bool:
+    """Whether the plan has a backup, and a kill as that is complete, or at another moment."""
+    places = [each.place for each in plan.faults if isinstance(each, Recover)]
+    at = [isinstance(each, When) and each.topic == topics.KVS_BACKUP for each in places]
+    return _asks(plan, "backup") and is_complete in at
 
 
 def _is_released_again(plan: Plan) -> bool:
@@ -65,6 +76,9 @@ SITUATIONS: Final[dict[str, Callable[[Plan], bool]]] = {
     RELEASED: _is_released_again,
     **{RELOADED + state.name: lambda plan: bool(plan.faults) for state in _ACTIVE},
     **{RECOVERED + tool: _recovers(tool) for tool in ("nothing", "repair", "restore")},
+    BACKED_UP: lambda plan: _asks(plan, "backup"),
+    BACKUP_CUT: lambda plan: _is_killed(plan, is_complete=False),
+    BACKUP_RESTORED: lambda plan: _is_killed(plan, is_complete=True),
 }
 """By name of a situation: whether a plan draws it."""
 
@@ -100,13 +114,18 @@ class NotedSituations:
         self._limits: dict[tuple[str, int], object] = {}  # of open reads, by reader and matchtag
         self._full: set[str] = set()  # who has got a full page
         self._on_its_way: set[int] = set()  # jobs on a page that job-list is to get
+        self._meanwhile: set[str] | None = None  # events of jobs since a backup has begun
+        self._is_copied = False  # whether a backup has all that is stored
 
     def observe(self, record: Record) -> None:
         """Note which situations the next record of the trace shows."""
         kind, message = record.kind, record.message
         if kind == _SEND and message is not None:
-            if type(message) is Request and message.topic == topics.KVS_PAGE:
-                self._asked_for_page(record.party, message)
+            if type(message) is Request:
+                if message.topic == topics.KVS_PAGE:
+                    self._asked_for_page(record.party, message)
+                elif message.topic == topics.KVS_BACKUP:
+                    self._meanwhile = set()
             elif type(message) is Response:
                 self._answered(message)
         elif kind == _RECV and record.party == topics.JOB_LIST:
@@ -114,9 +133,23 @@ class NotedSituations:
         elif kind == _EVENT and record.data is not None:
             self._logged(record.data["id"], record.data["name"], record.data["context"])
         elif kind == _FAULT and record.data is not None and "tool" in record.data:
-            self.occurred.add(RECOVERED + record.data["tool"])
+            self._killed_for(record.data["tool"])
         elif kind == _MODULE and record.data is not None:
             self._changed(record.data)
+
+    def _killed_for(self, tool: str) -> None:
+        self.occurred.add(RECOVERED + tool)
+        if self._meanwhile is not None:
+            self.occurred.add(BACKUP_CUT)
+        if self._is_copied and tool == "restore":
+            self.occurred.add(BACKUP_RESTORED)
+        self._meanwhile, self._is_copied = None, False
+
+    def _backed_up(self, *, is_complete: bool) -> None:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        self._is_copied = is_complete
+        if is_complete and meanwhile is not None and {JobEvent.START, JobEvent.FINISH} <= meanwhile:
+            self.occurred.add(BACKED_UP)
 
     def _asked_for_page(self, party: str, request: Request) -> None:
         """A page is a second one if the same party has got a full one before."""
@@ -143,6 +176,10 @@ class NotedSituations:
     def _answered(self, response: Response) -> None:
         if response.topic == topics.KVS_PAGE and response.routes:
             self._got_page(response.routes[0], response)
+        elif response.topic == topics.KVS_BACKUP:
+            self._backed_up(is_complete=not response.errnum)
+        elif response.topic == topics.KVS_COMMIT and not response.errnum:
+            self._is_copied = False
         if response.errnum or response.topic not in (topics.JOB_HISTORY, topics.JOB_PURGE):
             return
         self._read.append(response.topic)
@@ -152,6 +189,8 @@ class NotedSituations:
                 self.occurred.add(HISTORY_AFTER_PURGE)
 
     def _logged(self, jobid: int, name: str, context: Any) -> None:
+        if self._meanwhile is not None:
+            self._meanwhile.add(name)
         if name == JobEvent.JOBSPEC_UPDATE and QUEUE_KEY in context:
             self._moves[jobid] += 1
             self.occurred.add(MOVE if self._moves[jobid] == 1 else MOVE_AGAIN)

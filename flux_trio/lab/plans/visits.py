@@ -27,6 +27,7 @@ SMALL: Final = 2
 QUEUES: Final = 2
 STACK_SHARE: Final = 0.1
 _OWN_SHARE: Final = 1 / 3
+BACKUP_SHARE: Final = 0.03
 _HELD: Final = 0
 _URGENCY: Final = 16
 
@@ -109,6 +110,34 @@ def with_visits_of_stack(draw: Random, plan: Plan, span_s: float) -> Plan:
         for _ in range(draw.choice((1, 2, 3))):
             _load_again(visits, draw.randrange(len(plan.plugins)))
     return visits.plan
+
+
+def with_backup(draw: Random, plan: Plan, span_s: float) -> Plan:
+    """Return the plan, three of a hundred with a backup that is made while jobs start and end."""
+    visits = _Visits(draw, plan, span_s)
+    if plan.jobs and draw.random() < BACKUP_SHARE:
+        _back_up(visits)
+    return visits.plan
+
+
+def _back_up(visits: _Visits) -> None:
+    """Mostly the instance is killed: before the backup is complete, or as it is, to be restored."""
+    draw = visits.draw
+    topic, type_ = draw.choice(_WHILE_JOBS_RUN)
+    nth = min(visits.some(), visits.some())
+    begins = When(topic, nth, draw.choice(("send", "recv")), type_)
+    visits.ask(Do(visits.moment(), "backup", when=begins))
+    kill = draw.choice(("", "before", "at its end"))
+    tool: Tool = "restore"
+    when = When(topics.KVS_BACKUP, 1, "send", "response")
+    if kill == "before":
+        tool = draw.choice(get_args(Tool))
+        when = replace(begins, nth=nth + draw.choice((1, 2, 4)))
+    if kill:
+        fault = c.Recover(when, tool, draw.choice((0.0, 0.5, 3.0)))
+        visits.plan = replace(visits.plan, faults=(*visits.plan.faults, fault))
+        visits.ask(Do(visits.span_s, "queue-start"))
+    visits.plan = replace(visits.plan, store="sqlite", pages=SMALL)
 
 
 def _recover(visits: _Visits) -> None:

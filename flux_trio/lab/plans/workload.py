@@ -37,6 +37,7 @@ Action = Literal[
     "move",
     "reload-plugin",
     "subscribe",
+    "backup",
 ]
 
 JOB_ACTIONS: Final = ("cancel", "urgency", "duration", "watch", "move")
@@ -79,7 +80,8 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     the number of a named queue: move brings a job that waits there, and other requests are about
     all queues without one. queue-drain and queue-idle wait until no job is left there, or none
     runs. reload-plugin loads the plugin number `value` of the world in place of itself, builtin
-    ones of the plan first, at depth stack; without such a plugin nothing is asked.
+    ones of the plan first, at depth stack; without such a plugin nothing is asked. backup copies
+    the state while all goes on, if the store is a file.
     """
 
     at: Seconds

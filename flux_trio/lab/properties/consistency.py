@@ -14,6 +14,7 @@ from typing import Any, Final
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog
 from flux_trio.lab.properties.across_restarts import ACROSS_RESTARTS
+from flux_trio.lab.properties.copies import Copied
 from flux_trio.lab.properties.kept_twice import KEPT_TWICE
 from flux_trio.lab.properties.pauses import AT_PAUSES, names_of
 from flux_trio.lab.properties.priorities import Priorities
@@ -168,5 +169,6 @@ OURS: Final = (
     Priorities,
     Requested,
     Recovered,
+    Copied,
 )
 """The properties that are checked in every world, beside those of the judge."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.formats import EVENTLOG, FormatError, parse_eventlog
 from flux_trio.lab.properties.property import Watcher, watching
+from flux_trio.lab.world.backups import Values
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.protocols import InvalidTransition, JobState, replay
-from flux_trio.store.stores import Store
 from flux_trio.trace import Kind, Record
 
 _RECOVER = "recover"
+_FAULT: Final[str] = Kind.FAULT.value
+_CONFIG: Final[str] = Kind.CONFIG.value
 
 
 @watching("recovered")
@@ -23,34 +28,43 @@ class Recovered(Watcher):
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
-        self._before: dict[str, object] | None = None  # values, when the instance was killed
+        self._before: Values | None = None  # when the instance was killed
         self._tool = ""
 
     def observe(self, record: Record) -> None:
         """Remember what is stored at the fault, and compare it when the next life begins."""
-        if record.kind == Kind.FAULT and record.data and record.data["type"] == _RECOVER:
-            if self.world.is_up:
-                self._before = _values(self.world.disk.store)
-                self._tool = record.data["tool"]
-        elif record.kind == Kind.CONFIG and self._before is not None:
+        if record.kind == _FAULT:
+            if self.world.is_up and (tool := tool_after(record)):
+                self._before, self._tool = self.world.disk.values(), tool
+        elif record.kind == _CONFIG and self._before is not None:
             before, self._before = self._before, None
-            self._compare(before, _values(self.world.disk.store))
-
-    def _compare(self, before: dict[str, object], after: dict[str, object]) -> None:
-        if self._tool == "restore" and self.world.disk.is_file:
-            before = {key: _ended(key, value, after.get(key)) for key, value in before.items()}
-            before.pop(CHECKPOINT_KEY, None)
-            if "all_stopped" not in str(after.pop(CHECKPOINT_KEY, "")):
-                self.found("after a restore not all queues are stopped")
-        for key in sorted(before.keys() | after.keys()):
-            if before.get(key) != after.get(key):
-                said = f"{before.get(key)!r}, after it {after.get(key)!r}"
-                self.found(f"before {self._tool} {key} was {said}")
+            is_restored = self._tool == "restore" and self.world.disk.is_file
+            compare = differences_restored if is_restored else differences
+            for each in compare(before, self.world.disk.values()):
+                self.found(f"before {self._tool} {each}")
 
 
-def _values(store: Store) -> dict[str, object]:
-    keys = store.dir("")
-    return dict(zip(keys, store.lookup(keys), strict=True))
+def tool_after(record: Record) -> str:
+    """Return the tool of the fault `Recover`, which comes next; "" if another fault does."""
+    data = record.data or {}
+    return data["tool"] if data.get("type") == _RECOVER else ""
+
+
+def differences(before: Values, after: Values) -> Iterator[str]:
+    """Yield how each key differs that has another value."""
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            yield f"{key} was {before.get(key)!r}, after it {after.get(key)!r}"
+
+
+def differences_restored(before: Values, after: Values) -> Iterator[str]:
+    """Yield how a restored store differs from what a restore makes of the values `before`."""
+    expected = {key: _ended(key, value, after.get(key)) for key, value in before.items()}
+    expected.pop(CHECKPOINT_KEY, None)
+    after = dict(after)
+    if "all_stopped" not in str(after.pop(CHECKPOINT_KEY, "")):
+        yield "not all queues were started, after it not all are stopped"
+    yield from differences(expected, after)
 
 
 def _ended(key: str, value: object, after: object) -> object:

@@ -99,7 +99,8 @@ class Setup:
     def plan_of(self, seed: int) -> Plan:
         """Return the plan that `seed` draws, with the plugins, the depth, the store and the policy.
 
-        At depth stack a tenth of the seeds has a recovery, and keeps its values in a file.
+        At depth stack a tenth of the seeds has a recovery, some have a backup: these keep their
+        values in a file.
         """
         plan = draw_plan(seed)
         plan = msgspec.structs.replace(

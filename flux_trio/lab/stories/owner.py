@@ -184,6 +184,8 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
             return topics.RESOURCE_EXCLUDE, {"targets": ""}
         case "history":
             return topics.JOB_HISTORY, {"slice": "[:]"}
+        case "backup":
+            return topics.KVS_BACKUP, {"path": "backup"}
         case "purge":
             return topics.JOB_PURGE, {"num_limit": 0, "batch": PURGED_MAX, "force": True}
         case "queue-drain" | "queue-idle":

@@ -9,20 +9,35 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from flux_trio._version import __version__
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
+from flux_trio.cores.kvs.ops import (
+    Damaged,
+    Fetch,
+    Fetched,
+    MakeBackup,
+    StopBackup,
+    Stored,
+    StoreOps,
+)
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.lab.world.backups import Backup, Values, values_of
 from flux_trio.lab.world.recovering import Remains, Tool
 from flux_trio.messages import Errno
-from flux_trio.store.executing import execute
+from flux_trio.store.backup import Mark, take
+from flux_trio.store.executing import STOPPED, execute
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
-from flux_trio.store.stores import MemoryStore, Store
+from flux_trio.store.stores import MemoryStore, Store, StoreError
 
 StoreKind: TypeAlias = Literal["memory", "sqlite"]
 
 DISK_TIMER: Final = ("disk",)
+BACKUP_TIMER: Final = ("backup",)
+SLICE_S: Final = 1.0
+"""From one slice of a backup to the next. With pages of two, the file of a world is four slices or
+more."""
 SETTLED_EVERY: Final = 3
 """The number of commits after which a slice of the changes is written to the tables, so that a kill
 may come between two slices."""
@@ -42,6 +57,7 @@ class Disk:
         self._statedir = None if self._directory is None else Path(self._directory.name) / "state"
         if self._statedir is not None:
             self._statedir.mkdir(mode=0o700)
+        self.backup = Backup(self._statedir and self._statedir.with_name("backup"))
         self._ncommits = 0
         self._remains: Remains | None = None  # of a killed instance
         self.store: Store = self._open()
@@ -52,9 +68,9 @@ class Disk:
         self.is_stored = False  # whether the next transaction is durable before `torn` is called
 
     def _open(self) -> Store:
-        return (
-            MemoryStore() if self._statedir is None else _OfThisThread(self._statedir / STATE_FILE)
-        )
+        if self._statedir is None:
+            return MemoryStore()
+        return _OfThisThread(self._statedir / STATE_FILE, self.backup)
 
     @property
     def is_file(self) -> bool:
@@ -66,8 +82,12 @@ class Disk:
 
         A store that is closed puts right what a killed instance leaves behind.
         """
-        if self._statedir is not None:
-            self._remains = Remains(self._statedir, tool, now)
+        backup = self.backup
+        if self._statedir is not None and backup.directory is not None:
+            is_latest = backup.values is not None and backup.values == self.values()
+            self._remains = Remains(
+                self._statedir, tool, now, backup.directory, is_latest=is_latest
+            )
 
     def reopen(self) -> None:
         """Open the file again, as an instance does that starts from what is stored."""
@@ -83,6 +103,10 @@ class Disk:
         self.store.close()
         if self._directory is not None:
             self._directory.cleanup()
+
+    def values(self) -> Values:
+        """Return all that is stored."""
+        return values_of(self.store)
 
     @property
     def is_troubled(self) -> bool:
@@ -107,6 +131,26 @@ class Disk:
         torn()
         return None
 
+    def begin_backup(self, path: str, now: float) -> None:
+        """Begin a backup in slices; it is beside the state directory, whatever `path` is."""
+        statedir, directory = self._statedir, self.backup.directory
+
+        def make(between: Callable[[], None]) -> None:
+            def meanwhile() -> None:
+                between()
+                if self.errnum:
+                    raise StoreError(self.errnum, _TEXTS[self.errnum])
+
+            def copy_state(path: Path) -> None:
+                self.store.backup(path, meanwhile)
+
+            if statedir is None or directory is None:
+                copy_state(Path(path))  # the store in memory says why not
+            else:
+                take(statedir, directory, Mark(str(statedir), now, __version__), copy_state)
+
+        self.backup.begin(make, self.values)
+
     def damage(self, what: str, nth: int) -> None:
         """Damage the value `what` of the nth stored job, if there is one."""
         keys = [key for key in self.store.dir("job") if key.endswith(f".{what}")]
@@ -130,15 +174,23 @@ class _OfThisThread(SqliteStore):
     waits_for_disk = False
     _is_closed = False
 
+    def __init__(self, path: Path, backup: Backup) -> None:
+        self._backup = backup  # of this store
+        super().__init__(path)
+
     def close(self) -> None:
         """Close the file, unless it is closed: the kvs does, and so does the world."""
         if not self._is_closed:
+            self._backup.stop()
             super().close()
         self._is_closed = True
 
 
 class KvsOnDisk:
-    """The kvs core on a disk; a transaction takes as long as the disk does."""
+    """The kvs core on a disk; a transaction takes as long as the disk does.
+
+    A backup is made in slices, and what is asked for meanwhile is done between them.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._core = KvsCore()
@@ -156,22 +208,44 @@ class KvsOnDisk:
         return self._core.dump()
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """Take a turn; while the disk works on a transaction, what comes later waits behind it."""
+        """Take a turn; while the disk works on a transaction, what comes later waits behind it.
+
+        A slice of a backup comes last: whoever is told that it is complete is told after all others
+        whose commits it has.
+        """
         actions: list[Any] = []
-        inputs = [done for each in inputs for done in self._through(each)]
+        self._settle(now, [done for each in inputs for done in self._through(each)], actions)
+        is_due = any(type(each) is TimerFired and each.key == BACKUP_TIMER for each in inputs)
+        if is_due and self._disk.backup.is_under_way:
+            done = self._disk.backup.go_on()
+            if done is None:
+                actions.append(SetTimer(BACKUP_TIMER, now + SLICE_S))
+            else:
+                self._settle(now, [done], actions)
+        return actions
+
+    def _settle(self, now: float, inputs: Sequence[Any], actions: list[Any]) -> None:
+        """Give the core inputs, and what comes of the actions that are for the disk."""
         while inputs:
             todo, inputs = self._core.turn(now, inputs), []
             for action in todo:
                 if type(action) is StoreOps or type(action) is Fetch:
                     inputs += self._do(now, action, actions)
+                elif type(action) is MakeBackup:
+                    self._disk.begin_backup(action.path, now)
+                    actions.append(SetTimer(BACKUP_TIMER, now))
+                elif type(action) is StopBackup:
+                    self._disk.backup.stop()
+                    inputs.append(STOPPED)
                 else:
                     actions.append(action)
-        return actions
 
     def _through(self, item: Any) -> list[Any]:
         """Return what the core gets: for the disk's timer the results of the round."""
-        if type(item) is not TimerFired or item.key != DISK_TIMER:
+        if type(item) is not TimerFired or item.key not in (DISK_TIMER, BACKUP_TIMER):
             return [item]
+        if item.key == BACKUP_TIMER:
+            return []
         work, self._round = self._round, []
         return [done for each in work for done in self._result(each)]
 

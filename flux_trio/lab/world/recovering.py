@@ -19,24 +19,38 @@ Tool = Literal["nothing", "repair", "restore"]
 
 
 class Remains:
-    """The files of a state directory as they were when its instance was killed."""
+    """The files of a state directory, and of the backup of it that was being made or is there, as
+    they were when the instance was killed.
 
-    def __init__(self, statedir: Path, tool: Tool, now: float) -> None:
+    The backup is restored if it `is_latest`: nothing was stored since it was complete.
+    """
+
+    def __init__(
+        self, statedir: Path, tool: Tool, now: float, backup: Path, *, is_latest: bool
+    ) -> None:
         self._tool: Tool = tool
         self._now = now
-        self._files = {path: path.read_bytes() for path in statedir.iterdir() if path.is_file()}
+        self._latest = backup if is_latest else None
+        there = [each for each in (statedir, backup) if each.is_dir()]
+        self._files = {each: _files_in(each) for each in there}
 
     def put_back(self, statedir: Path) -> Path:
         """Write the files again, let the tool work, and return the directory to start from."""
-        for path in statedir.iterdir():
-            if path not in self._files:
-                path.unlink()
-        for path, data in self._files.items():
-            path.write_bytes(data)
-        return _TOOLS[self._tool](statedir, self._now)
+        for directory, files in self._files.items():
+            directory.mkdir(mode=0o700, exist_ok=True)
+            for path in directory.iterdir():
+                if path not in files:
+                    path.unlink()
+            for path, data in files.items():
+                path.write_bytes(data)
+        return _TOOLS[self._tool](statedir, self._now, self._latest)
 
 
-def _repair(statedir: Path, _now: float) -> Path:
+def _files_in(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def _repair(statedir: Path, _now: float, _backup: Path | None) -> Path:
     """Repair the state file; what is left has no damage."""
     repair_file(statedir / STATE_FILE)
     found = check_file(statedir / STATE_FILE)
@@ -45,9 +59,9 @@ def _repair(statedir: Path, _now: float) -> Path:
     return statedir
 
 
-def _restore(statedir: Path, now: float) -> Path:
-    """Make a backup, and restore it into a new directory."""
-    backup, restored = (statedir.with_name(f"{statedir.name}{end}") for end in ("b", "r"))
+def _restore(statedir: Path, now: float, backup: Path | None) -> Path:
+    """Restore a backup into a new directory; make it before if there is none."""
+    made, restored = (statedir.with_name(f"{statedir.name}{end}") for end in ("b", "r"))
 
     def copy_state(path: Path) -> None:
         store = SqliteStore(statedir / STATE_FILE)
@@ -56,13 +70,14 @@ def _restore(statedir: Path, now: float) -> Path:
         finally:
             store.close()
 
-    take(statedir, backup, Mark(str(statedir), now, __version__), copy_state)
-    restore(backup, restored, now)
+    if backup is None:
+        take(statedir, made, Mark(str(statedir), now, __version__), copy_state)
+    restore(backup or made, restored, now)
     return restored
 
 
-_TOOLS: Final[dict[Tool, Callable[[Path, float], Path]]] = {
-    "nothing": lambda statedir, _now: statedir,
+_TOOLS: Final[dict[Tool, Callable[[Path, float, Path | None], Path]]] = {
+    "nothing": lambda statedir, _now, _backup: statedir,
     "repair": _repair,
     "restore": _restore,
 }
