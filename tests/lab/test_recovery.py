@@ -11,8 +11,11 @@ from msgspec.structs import replace
 from flux_trio.lab import JobPlan, Plan, Recover, Setup, When, run_plan
 from flux_trio.lab.plans.situations import RECOVERED, NotedSituations
 from flux_trio.lab.properties.recovery import Recovered
+from flux_trio.lab.world import recovering
+from flux_trio.messages import Errno
 from flux_trio.store import fsck
 from flux_trio.store.backup import restoring
+from flux_trio.store.stores import StoreError
 from flux_trio.store.view import View
 
 THREE_RUN = When("job-exec.start", nth=3, type="response")
@@ -54,6 +57,17 @@ def test_a_job_that_a_restore_does_not_end_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(restoring, "_active_jobs", lambda store: list(whole(store))[:2])
     outcome = run_plan(plan_of("restore"), properties=[Recovered])
     assert [each for each in outcome.problems if "a fatal exception" in each]
+
+
+def test_tool_that_fails_is_named_and_the_instance_starts_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise StoreError(Errno.EIO, "it cannot be restored")
+
+    monkeypatch.setattr(recovering, "restore", fails)
+    outcome = run_plan(plan_of("restore"))
+    assert outcome.problems == ("error: before the instance started again: it cannot be restored",)
 
 
 def test_settling_is_under_way_when_the_instance_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

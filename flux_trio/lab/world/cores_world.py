@@ -25,7 +25,7 @@ from flux_trio.lab.world.order import Agenda, DrawnOrder
 from flux_trio.lab.world.plugin_files import watchdog_of_world
 from flux_trio.lab.world.plugins import Answering, is_late_answer
 from flux_trio.lab.world.station import Station
-from flux_trio.messages import Level, Message, Response, service_of
+from flux_trio.messages import FluxError, Level, Message, Response, service_of
 from flux_trio.protocols import AskHook
 from flux_trio.services.at_once import (
     KVS_MODULE,
@@ -258,7 +258,11 @@ class CoresWorld(World[Station]):
 
     def begin_life(self) -> None:
         """Start the instance again, from what is stored."""
-        self.disk.reopen()
+        try:
+            self.disk.reopen()
+        except FluxError as error:
+            self.errors.append(f"before the instance started again: {error}")
+            self.disk.reopen()
         self.began()
         self._note_config()
         self.boot()

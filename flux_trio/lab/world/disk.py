@@ -90,12 +90,16 @@ class Disk:
             )
 
     def reopen(self) -> None:
-        """Open the file again, as an instance does that starts from what is stored."""
+        """Open the file again, as an instance does that starts from what is stored.
+
+        Raises FluxError if the tool that is to work on the file before fails. The next call does
+        without it.
+        """
         if self._statedir is not None:
             self.store.close()
-            if self._remains is not None:
-                self._statedir = self._remains.put_back(self._statedir)
-                self._remains = None
+            remains, self._remains = self._remains, None
+            if remains is not None:
+                self._statedir = remains.put_back(self._statedir)
             self.store = self._open()
 
     def close(self) -> None:

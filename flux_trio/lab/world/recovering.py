@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 from flux_trio._version import __version__
+from flux_trio.messages import Errno
 from flux_trio.store.backup.files import Mark
 from flux_trio.store.backup.restoring import restore
 from flux_trio.store.backup.taking import take
 from flux_trio.store.fsck import check_file, repair_file
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
+from flux_trio.store.stores import StoreError
 
 Tool = Literal["nothing", "repair", "restore"]
 """`flux-trio fsck --repair`, or a backup and `flux-trio restore` of it; or nothing."""
@@ -35,7 +37,10 @@ class Remains:
         self._files = {each: _files_in(each) for each in there}
 
     def put_back(self, statedir: Path) -> Path:
-        """Write the files again, let the tool work, and return the directory to start from."""
+        """Write the files again, let the tool work, and return the directory to start from.
+
+        Raises FluxError if the tool fails.
+        """
         for directory, files in self._files.items():
             directory.mkdir(mode=0o700, exist_ok=True)
             for path in directory.iterdir():
@@ -55,7 +60,7 @@ def _repair(statedir: Path, _now: float, _backup: Path | None) -> Path:
     repair_file(statedir / STATE_FILE)
     found = check_file(statedir / STATE_FILE)
     if found.damage:
-        raise AssertionError(f"after a repair: {found.damage[0]}")
+        raise StoreError(Errno.EIO, f"after a repair: {found.damage[0]}")
     return statedir
 
 
