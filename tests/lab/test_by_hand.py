@@ -23,7 +23,7 @@ GRANTED = When(topics.SCHED_ALLOC, side="send", type="response")
 DEPTHS = pytest.mark.parametrize("depth", ["cores", "stack"])
 
 
-def hand(*jobs: JobPlan, **plan: int) -> ByHand:
+def hand(*jobs: JobPlan, **plan: Any) -> ByHand:
     return ByHand(Plan(seed=1, jobs=jobs or (JobPlan(), JobPlan()), **plan))
 
 
@@ -52,16 +52,16 @@ def test_scheduler_dies_after_the_second_alloc_reached_it_and_before_it_answers(
     assert world.outcome().problems == ()
 
 
-def test_message_that_is_held_waits_until_it_is_released() -> None:
-    world = hand()
-    stopped = world.run_until(GRANTED)
-    stopped.hold()
-    world.run()
-    assert world.is_at_rest
-    assert world.state_of(0) == JobState.SCHED
-    stopped.release()
-    world.run_until(InState(0, JobState.RUN))
-    assert world.outcome().problems == ()
+@DEPTHS
+def test_message_that_is_held_waits_until_it_is_released(depth: Depth) -> None:
+    with hand(depth=depth) as world:
+        grant = world.run_until(GRANTED)
+        grant.hold()
+        world.run()
+        assert world.is_at_rest
+        assert JobState.SCHED in (world.state_of(0), world.state_of(1))
+        grant.release()
+        assert world.outcome().problems == ()
 
 
 def test_world_is_not_at_rest_when_a_held_message_goes_on() -> None:
@@ -85,26 +85,17 @@ def test_message_that_is_delayed_arrives_later() -> None:
     assert world.outcome().problems == ()
 
 
-@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan, "7"])
+@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan, "7", 1e30])
 def test_time_that_never_comes_is_refused(seconds: Any) -> None:
     world = hand()
     sent = world.run_until(GRANTED)
-    expected = "seconds: expected a number of seconds, at least 0, got"
-    with pytest.raises(FormatError, match=expected):
-        sent.delay(seconds)
-    with pytest.raises(FormatError, match=expected):
-        At(seconds)
+    expected = "a number of seconds, at least 0, got"
+    if seconds == 1e30:
+        expected = r"float <= 100000000\.0, got 1e\+30"
+    for refuse in (sent.delay, At):
+        with pytest.raises(FormatError, match=f"seconds: expected {expected}"):
+            refuse(seconds)
     world.run_until(Logged("alloc"))
-
-
-def test_time_that_no_plan_can_have_is_refused() -> None:
-    world = hand()
-    sent = world.run_until(GRANTED)
-    expected = r"seconds: expected float <= 100000000\.0, got 1e\+30"
-    with pytest.raises(FormatError, match=expected):
-        sent.delay(1e30)
-    with pytest.raises(FormatError, match=expected):
-        At(1e30)
 
 
 def test_message_that_is_dropped_is_never_taken() -> None:
@@ -332,10 +323,13 @@ def test_module_is_not_loaded_without_an_instance() -> None:
         (Logged, ("start", "0"), "name of an event, place of a job or None"),
         (InState, (JobState.RUN, 0), "place of a job, JobState"),
         (InState, (0, "RUN"), "place of a job, JobState"),
+        (Logged, ("start", 0, "2"), "an integer as nth, got"),
+        (Logged, ("start", 0, 0), "nth: expected int >= 1, got 0"),
+        (Logged, ("start", 0, -1), "nth: expected int >= 1, got -1"),
     ],
 )
-def test_moment_of_wrong_types_is_refused(kind: Any, args: tuple[Any, ...], expected: str) -> None:
-    with pytest.raises(TypeError, match=expected):
+def test_moment_of_wrong_values_is_refused(kind: Any, args: tuple[Any, ...], expected: str) -> None:
+    with pytest.raises((TypeError, FormatError), match=expected):
         kind(*args)
 
 
@@ -355,17 +349,6 @@ def test_message_that_no_plan_can_name_is_refused_before_the_world_goes_on(
     with pytest.raises(FormatError, match=expected):
         world.run_until(When(topics.SCHED_ALLOC, **fields))
     assert world.world.nsteps == 0
-
-
-@pytest.mark.parametrize("nth", [0, -1])
-def test_event_before_the_first_one_is_refused(nth: int) -> None:
-    with pytest.raises(FormatError, match=f"nth: expected int >= 1, got {nth}"):
-        Logged("start", nth=nth)
-
-
-def test_number_of_an_event_is_an_integer() -> None:
-    with pytest.raises(TypeError, match="an integer as nth, got"):
-        Logged("start", nth="2")  # type: ignore[arg-type]
 
 
 def test_what_is_no_moment_is_refused_with_what_was_expected() -> None:

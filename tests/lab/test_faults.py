@@ -16,7 +16,6 @@ from flux_trio.lab import (
     Linger,
     Plan,
     PluginRejects,
-    Unload,
     When,
     run_plan,
 )
@@ -77,12 +76,6 @@ def test_scheduler_dies_after_the_second_alloc_reached_it_and_before_it_answers(
     assert [n for n in own if taken[1].n < n < crashed.n] == []
     assert back.t - crashed.t == 5.0
     assert max(ends(trace)) >= 6.0
-
-
-def test_module_that_is_unloaded_leaves_in_order_and_comes_back() -> None:
-    trace = played(Unload("job-exec", When("job-exec.start", side="send"), back=3.0))
-    assert whats(modules(trace, "job-exec")) == ["started", "removed", "started"]
-    assert min(ends(trace)) >= 4.0
 
 
 def test_module_that_lingers_takes_nothing_in_meanwhile() -> None:

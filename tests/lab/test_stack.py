@@ -151,17 +151,6 @@ def test_turn_stops_before_the_receiver_acts() -> None:
         assert hand.outcome().problems == ()
 
 
-def test_message_that_is_held_waits_until_it_is_released() -> None:
-    with ByHand(stack(jobs=TWO)) as hand:
-        grant = hand.run_until(When(topics.SCHED_ALLOC, side="send", type="response"))
-        grant.hold()
-        hand.run()
-        assert hand.is_at_rest
-        assert JobState.SCHED in (hand.state_of(0), hand.state_of(1))
-        grant.release()
-        assert hand.outcome().problems == ()
-
-
 def test_client_of_a_later_life_has_a_name_of_its_own() -> None:
     """One that comes back from before a kill keeps its name, so no later one may have it."""
     faults = (
