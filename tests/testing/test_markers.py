@@ -230,11 +230,9 @@ DEPTH = "flux_depth: expected one of cores, stack, got"
         ("flux_seeds('x')", NSEEDS),
         ("flux_seeds(0)", NSEEDS),
         ("flux_seeds()", NSEEDS),
-        ("flux_seeds(2, 3)", NSEEDS),
         ("flux_seeds(True)", NSEEDS),
         ("flux_depth()", DEPTH),
         ("flux_depth('core')", DEPTH),
-        ("flux_depth(1, 2)", DEPTH),
     ],
 )
 def test_marker_is_wrong_in_one_test_only(run: Run, given: str, said: str) -> None:

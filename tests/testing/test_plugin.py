@@ -125,7 +125,7 @@ SEEDED = """
 
     @pytest.mark.flux_seeds(3)
     def test_marked(world):
-        world.draw()
+        world.submit()
         world.play()
 
     def test_once(flux_seed):
