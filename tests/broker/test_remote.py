@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from flux_trio.broker import RemoteHandle, open_remote, serve_connection
-from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, FluxError, Level, Request
+from flux_trio.messages import ROLE_OWNER, Errno, Event, FluxError, Level, Request
 from flux_trio.trace import Kind
 from flux_trio.transports import (
     Connection,
@@ -156,15 +156,6 @@ async def test_what_it_logs_and_notes_is_the_instances(world: Remotes) -> None:
     assert (note.party, note.data) == ("owner-1", {"pending": 0})
 
 
-async def test_calls_are_answered_beside_the_inbox(world: Remotes) -> None:
-    await world.load("here", echo)
-    handle = await world.serve(listener("mine", []))
-    assert await handle.call("echo.back", {"a": 1}) == {"a": 1}
-    with pytest.raises(FluxError) as refused:
-        await handle.call("nobody.x")
-    assert refused.value.errnum == Errno.ENOSYS
-
-
 async def test_end_of_the_connection_ends_the_module_and_drops_its_names(world: Remotes) -> None:
     with pytest.RaisesGroup(EndOfConnection, flatten_subgroups=True):
         async with trio.open_nursery() as nursery:
@@ -193,17 +184,3 @@ async def test_note_stands_in_the_trace_between_the_messages_of_its_module(world
         or (record.kind == Kind.SEND and record.message.topic == "peer.before")
     ]
     assert written == [0, 0, 1, 1, 2, 2]
-
-
-async def test_guest_may_not_write_the_log(world: Remotes) -> None:
-    guest = world.guest()
-    for topic, payload in (
-        ("broker.log", {"level": 1, "text": "x"}),
-        ("broker.note", {"kind": "state", "data": {}}),
-    ):
-        with pytest.raises(FluxError) as refused:
-            await guest.call(topic, payload)
-        assert refused.value.errnum == Errno.EPERM
-        guest.send(Request(topic, payload, flags=int(Flag.NORESPONSE)))
-    await trio.testing.wait_all_tasks_blocked()
-    assert list(world.log) == []

@@ -42,6 +42,10 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run
 
 
+ONE_HOST = pytest.mark.parametrize("run", ["asyncio"], indirect=True)
+"""For what does not depend on the loop of the host."""
+
+
 class Refusing(jobtap.Plugin):
     name = "refusing"
 
@@ -209,6 +213,7 @@ def broken() -> jobtap.Plugin:
     raise LookupError("no rules")
 
 
+@ONE_HOST
 def test_plugins_are_files_too(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("from flux_trio.jobtap import Plugin\nclass Mine(Plugin):\n    pass\n")
@@ -224,6 +229,7 @@ def test_plugins_are_files_too(run: Run, tmp_path: Path) -> None:
     run(main)
 
 
+@ONE_HOST
 @pytest.mark.parametrize(
     ("plugins", "error", "text"),
     [
@@ -249,6 +255,7 @@ def test_plugins_that_are_none_are_told(
     run(main)
 
 
+@ONE_HOST
 def test_an_instance_without_nodes_or_cores_is_refused(run: Run) -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="nodes: expected at least 1, got 0"):
