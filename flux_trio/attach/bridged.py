@@ -65,9 +65,3 @@ class BridgedHandle(Handle):
             self._take_in(-1, message)
         if sent.end:
             raise ServiceExit(sent.end)
-
-    def _trace_received(self, ref: int, message: Message) -> None:
-        """Do nothing: there is no trace."""
-
-    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
-        """Do nothing: there is no trace."""

@@ -151,19 +151,14 @@ class Handle(ABC):
             if self._calls.close(matchtag) is not None:
                 self._abandoned.add(matchtag)
 
-    @abstractmethod
-    def _trace_received(self, ref: int, message: Message) -> None:
-        """Trace that `message`, sent at place `ref`, was received."""
+    def _trace_received(self, ref: int, message: Message) -> None:  # noqa: B027 - see `LocalHandle`
+        """Trace that `message`, sent at place `ref`, was received, if the trace is here."""
 
-    def _trace_received_all(self, batch: list[tuple[int, Any]]) -> None:
+    def _trace_received_all(self, batch: list[tuple[int, Any]]) -> None:  # noqa: B027
         """Trace a batch; posted values have no place and are not traced."""
-        for ref, message in batch:
-            if ref >= 0:
-                self._trace_received(ref, message)
 
-    @abstractmethod
-    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
-        """Trace that `message`, sent at place `ref`, will not be received."""
+    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:  # noqa: B027
+        """Trace that `message`, sent at place `ref`, will not be received, if the trace is here."""
 
     def _take_in(self, ref: int, message: Message) -> None:
         if isinstance(message, Response) and message.matchtag:

@@ -31,7 +31,7 @@ H = TypeVar("H", bound="RemoteHandle")
 
 
 class RemoteHandle(Handle):
-    """A handle over `connection`; `taking_in` receives for it.
+    """A handle over `connection`; `taking_in` receives for it. The broker traces its messages.
 
     Each broker has its own topics for services and subscriptions.
     """
@@ -111,12 +111,6 @@ class RemoteHandle(Handle):
     def _write(self, message: Message) -> None:
         with suppress(ConnectionClosed):  # `take_in` is about to raise the error
             self._connection.send_nowait(message)
-
-    def _trace_received(self, ref: int, message: Message) -> None:
-        """Do nothing: the broker traced the message when it passed it on."""
-
-    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
-        """Do nothing: the broker traces this too."""
 
 
 @asynccontextmanager

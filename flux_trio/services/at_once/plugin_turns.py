@@ -79,7 +79,6 @@ class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]
         self._notes = notes or PluginNotes(lambda _kind, _notes: None)
 
     def start(self, now: float) -> list[JobManagerAction]:
-        """See `Core`."""
         return self._core.start(now)
 
     def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:

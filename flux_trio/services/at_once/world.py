@@ -81,7 +81,6 @@ class InLine:
         self._fires: Party | None = None  # has taken messages, and may have timers that are due
 
     def waits(self, party: Party, at: float | None = None) -> None:
-        """See `Order`."""
         if at is None:
             self._line.setdefault(party)
         else:
@@ -89,7 +88,6 @@ class InLine:
             heapq.heappush(self._timers, (at, self._count, party))
 
     def forget(self, party: Party) -> None:
-        """See `Order`."""
         self._line.pop(party, None)
         if self._fires is party:
             self._fires = None
@@ -97,7 +95,7 @@ class InLine:
     def look(
         self, _parties: object, passed: float, moment: float | None
     ) -> tuple[tuple[()], float | None]:
-        """See `Order`; who can have a turn stands in the line."""
+        # who can have a turn stands in the line
         timers = self._timers
         while timers:
             at, _, party = timers[0]
@@ -110,7 +108,6 @@ class InLine:
         return (), moment
 
     def next_of(self, _ready: object, _at: float | None, passed: float) -> Party | None:
-        """See `Order`."""
         fires = self._fires
         if fires is not None and fires.next_timer is not None and fires.next_timer <= passed:
             return fires
@@ -118,7 +115,6 @@ class InLine:
         return self._line.popitem(last=False)[0] if self._line else None
 
     def messages_for(self, party: Party, _passed: float) -> list[Waiting]:
-        """See `Order`."""
         if party is self._fires:
             self._fires = None
             return []
