@@ -174,11 +174,7 @@ def test_watch_takes_the_jobs_of_a_state(instance: RunningInstance, tmp_path: Pa
         assert watching.communicate(timeout=DEADLINE_S)[0] == "later\n"
     assert watching.returncode == 4
     assert instance.invoke("watch", "-f", "failed", "-c", "1").stdout == "now\nlater\n"
-    what = instance.invoke("watch")
-    assert (what.exit_code, what.stderr) == (
-        1,
-        "flux-trio watch: ERROR: At least one job selection option is required\n",
-    )
+    assert instance.refused("watch") == "At least one job selection option is required"
     jobid = instance.submitted("echo", "seen")
     done = instance.invoke("watch", "f1", jobid)
     assert (done.exit_code, done.stdout) == (1, "seen\n")

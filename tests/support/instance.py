@@ -128,6 +128,14 @@ class RunningInstance:
         self.process.send_signal(signum)
         return self.process.wait(DEADLINE_S)
 
+    def refused(self, *args: str | Path) -> str:
+        """The text of the error of a command that must fail, and must print nothing else."""
+        result = self.invoke(*args)
+        assert (result.exit_code, result.stdout) == (1, ""), result.output
+        command, _, text = result.stderr.partition(": ERROR: ")
+        assert f"flux-trio {' '.join(map(str, args))} ".startswith(f"{command} ")
+        return text.removesuffix("\n")
+
     def submitted(self, *args: str) -> str:
         """The id of a job that is submitted."""
         return self.ok("submit", *args).strip()
