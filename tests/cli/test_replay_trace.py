@@ -387,15 +387,15 @@ def test_trace_takes_commands_that_look_and_refuses_to_be_interfered_with(trace:
 
 
 @pytest.mark.real
-def test_real_instance_is_replayed_while_it_runs_and_judged(instance: RunningInstance) -> None:
+def test_real_instance_is_replayed_while_it_runs_and_judged(own_instance: RunningInstance) -> None:
     jobs = [instance.submitted("true") for _ in range(3)]
-    sleeper = instance.submitted("sleep", "300")
+    sleeper = own_instance.submitted("sleep", "300")
     for job in jobs:
-        instance.ok("job", "wait-event", job, "clean")
-    instance.ok("module", "reload", "sched")
-    instance.ok("cancel", sleeper)
-    instance.ok("job", "wait-event", sleeper, "clean")
-    trace = instance.statedir / "trace.jsonl"  # not complete: the instance goes on
+        own_instance.ok("job", "wait-event", job, "clean")
+    own_instance.ok("module", "reload", "sched")
+    own_instance.ok("cancel", sleeper)
+    own_instance.ok("job", "wait-event", sleeper, "clean")
+    trace = own_instance.statedir / "trace.jsonl"  # not complete: the instance goes on
     result = flux_trio("replay", trace)
     assert result.stdout.startswith("every core did what is recorded, in "), result.stderr
     assert result.returncode == 0
