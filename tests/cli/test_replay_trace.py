@@ -388,7 +388,7 @@ def test_trace_takes_commands_that_look_and_refuses_to_be_interfered_with(trace:
 
 @pytest.mark.real
 def test_real_instance_is_replayed_while_it_runs_and_judged(own_instance: RunningInstance) -> None:
-    jobs = [instance.submitted("true") for _ in range(3)]
+    jobs = [own_instance.submitted("true") for _ in range(3)]
     sleeper = own_instance.submitted("sleep", "300")
     for job in jobs:
         own_instance.ok("job", "wait-event", job, "clean")
