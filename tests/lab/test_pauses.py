@@ -16,8 +16,9 @@ from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.sched.core import SchedCore
-from flux_trio.lab import ClockJump, Do, JobPlan, Plan, PluginHangs, When, run_plan
+from flux_trio.lab import ClockJump, Do, JobPlan, Plan, PluginHangs, When, draw_plan, run_plan
 from flux_trio.lab.plans.plan import Depth
+from flux_trio.lab.properties.kept_twice import KEPT_TWICE
 from flux_trio.lab.properties.pauses import (
     AT_PAUSES,
     all_agree_on_expirations,
@@ -286,3 +287,20 @@ def test_no_property_of_a_pause_is_asked_while_a_plugin_hangs(depth: Depth, hook
     assert run_plan(plan, properties=[note]).problems == ()
     assert min(times) >= 50.0
     assert len(times) >= 1
+
+
+KEPT_TWICE_WRONGLY: tuple[tuple[str, type[Any], str, Any], ...] = (
+    ("counted", JobManagerCore, "counts", {"": {"run": -1}}),
+    ("estimated", SchedCore, "estimates", {7: 1.0}),
+)
+
+
+@pytest.mark.parametrize(("name", "core", "fact", "value"), KEPT_TWICE_WRONGLY)
+def test_fact_that_is_kept_twice_and_differs_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, core: type[Any], fact: str, value: Any
+) -> None:
+    plan = draw_plan(1)
+    assert run_plan(plan, properties=KEPT_TWICE).problems == ()
+    monkeypatch.setattr(core, fact, property(lambda _: value))
+    problems = run_plan(plan, properties=KEPT_TWICE).problems
+    assert [each.partition(":")[0] for each in problems] == [name]

@@ -1,4 +1,4 @@
-"""The table of what goes wrong with whom: each cell names faults, and each of them holds."""
+"""The page on faults: its table, its list and its examples, with those on traces, hold."""
 
 from __future__ import annotations
 
@@ -91,3 +91,20 @@ def test_every_property_holds_under_each_fault(name: str, module: str) -> None:
     assert outcome.problems == ()
     assert fault.holds is Holds.OTHERS or outcome.excused == ()
     assert outcome.excused != () or not isinstance(fault, Lie)
+
+
+EXAMPLES = [
+    example
+    for page in (PAGE, PAGE.with_name("trace.md"))
+    for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_of_the_page_runs(example: str) -> None:
+    exec(example, {})
+
+
+def test_page_lists_each_fault() -> None:
+    rows = re.findall(r"^\| `(\w+)\(", PAGE.read_text(), re.MULTILINE)
+    assert rows == [kind.__name__ for kind in FAULTS]
