@@ -58,7 +58,7 @@ def crowd(count: int, seed: int) -> list[WorkloadJob]:
 
 LOGS = {
     "lassen": (lassen()[:50], make_machine(20, 40)),
-    "crowd": (crowd(120, 1), make_machine(20, 4)),
+    "crowd": (crowd(80, 1), make_machine(20, 4)),
     "small machine": (crowd(60, 2), make_machine(2, 4)),
 }
 
