@@ -39,8 +39,6 @@ from flux_trio import jobtap
 
 URGENCY_DEFAULT: Final = 16
 
-# --- limits
-
 # The states of an active job, from job.new on.
 ACTIVE: Final = tuple(state for state in jobtap.State if state != jobtap.State.INACTIVE)
 
@@ -53,7 +51,8 @@ USER_RESOURCES: Final = "max-resources-user-limit"
 QUEUE_JOBS: Final = "max-run-jobs-queue"
 QUEUE_RESOURCES: Final = "max-resources-queue"
 LIMITS_LATER: Final = "limits-after-dependencies"  # of one that waits for something else, too
-OURS: Final = frozenset({USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES, LIMITS_LATER})
+OF_QUEUE: Final = frozenset({QUEUE_JOBS, QUEUE_RESOURCES})
+OURS: Final = OF_QUEUE | {USER_JOBS, USER_RESOURCES, LIMITS_LATER}
 
 
 def _association(job: jobtap.Job) -> tuple[int, str] | None:
@@ -82,21 +81,12 @@ def _refuse(problem: str | None) -> None:
         raise jobtap.Reject(problem)
 
 
-def _waits_for(job: jobtap.Job) -> Set[str]:
-    """Return the dependencies that hold the job: those from before this plugin was loaded, too."""
-    waits_for: Set[str] = job.data.get("waits_for", job.dependencies)
-    return OURS & waits_for
-
-
 def _refuse_full(obstacles: Set[str], to: str) -> None:
     """Refuse an update to what has no room: a job cannot return to DEPEND."""
     if obstacles:
         what = "max-run-jobs" if obstacles & {USER_JOBS, QUEUE_JOBS} else "max-resources"
         text = f"updating to {to} while it is already at {what} limit"
         raise jobtap.Reject(f"{text} is not allowed; try again later")
-
-
-# --- the plugin
 
 
 Weight = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
@@ -199,7 +189,7 @@ class Multifactor(jobtap.Plugin):
         _refuse(self._accounts.queue_problem(user, queue))
         size = _size_of(job)._replace(queue=queue)
         if _admitted(job) and queue != job.data["size"].queue:
-            _refuse_full(self._full_queue(user, size), f"queue {queue}")
+            _refuse_full(self._full(user, size) & OF_QUEUE, f"queue {queue}")
         return jobtap.UpdateAllowed()
 
     @jobtap.on("job.update.attributes.system.bank")
@@ -305,26 +295,20 @@ class Multifactor(jobtap.Plugin):
         self._recount(job)
 
     def _hold_or_admit(self, job: jobtap.Job, obstacles: Set[str]) -> None:
-        """Hold the job, or let it go on if there is no obstacle."""
-        if obstacles:
-            self._hold(job, obstacles)
-            return
-        for text in sorted(_waits_for(job)):
-            job.remove_dependency(text)
-        self._admit(job)
-
-    def _hold(self, job: jobtap.Job, obstacles: Set[str]) -> None:
-        """Hold the job by a dependency for each obstacle.
+        """Hold the job by a dependency for each obstacle, or let it go on if there is none.
 
         A dependency cannot be added a second time. If that refuses all of them, the job was
         released before this plugin was loaded, and may go on.
         """
-        waits_for = _waits_for(job)
+        # Those from before this plugin was loaded hold it, too.
+        waits_for: Set[str] = OURS & job.data.get("waits_for", job.dependencies)
+        for text in sorted(waits_for if not obstacles else ()):
+            job.remove_dependency(text)
         for text in sorted(obstacles - waits_for):
             with suppress(jobtap.NotAllowed):
                 job.add_dependency(text)
                 waits_for |= {text}
-        if not waits_for:
+        if not obstacles or not waits_for:
             self._admit(job)
             return
         job.data["waits_for"] = waits_for
@@ -361,25 +345,19 @@ class Multifactor(jobtap.Plugin):
 
     def _full(self, user: Association, size: Size) -> set[str]:
         """Return the dependencies that one more job of `size` would need."""
-        key = (user.userid, user.bank)
-        found = self._full_queue(user, size)
-        if beyond(self.admitted_jobs[key] + 1, user.max_running_jobs):
-            found.add(USER_JOBS)
-        if beyond(self.admitted_nodes[key] + size.nnodes, user.max_nodes) or beyond(
-            self.admitted_cores[key] + size.ncores, user.max_cores
-        ):
-            found.add(USER_RESOURCES)
-        return found
-
-    def _full_queue(self, user: Association, size: Size) -> set[str]:
-        queue = self._accounts.queues.get(size.queue)
-        key = (user.userid, user.bank, size.queue)
-        found = set()
-        if queue is not None and beyond(self.queue_jobs[key] + 1, queue.max_running_jobs):
-            found.add(QUEUE_JOBS)
-        if queue is not None and beyond(self.queue_nodes[key] + size.nnodes, queue.max_nodes):
-            found.add(QUEUE_RESOURCES)
-        return found
+        key, queue = (user.userid, user.bank), self._accounts.queues.get(size.queue)
+        limits = [
+            (USER_JOBS, self.admitted_jobs[key] + 1, user.max_running_jobs),
+            (USER_RESOURCES, self.admitted_nodes[key] + size.nnodes, user.max_nodes),
+            (USER_RESOURCES, self.admitted_cores[key] + size.ncores, user.max_cores),
+        ]
+        if queue is not None:
+            place = (*key, size.queue)
+            limits += [
+                (QUEUE_JOBS, self.queue_jobs[place] + 1, queue.max_running_jobs),
+                (QUEUE_RESOURCES, self.queue_nodes[place] + size.nnodes, queue.max_nodes),
+            ]
+        return {dependency for dependency, value, limit in limits if beyond(value, limit)}
 
     def _user_of(self, job: jobtap.Job) -> Association | None:
         key = _association(job)
@@ -447,7 +425,7 @@ class Multifactor(jobtap.Plugin):
             text = f"the user has {room_text(of_jobs, (self.admitted_nodes[key], user.max_nodes))}"
             cores = f" and {self.admitted_cores[key]:g} of {user.max_cores} cores"
             yield text if user.max_cores is None else text + cores
-        if obstacles & {QUEUE_JOBS, QUEUE_RESOURCES}:
+        if obstacles & OF_QUEUE:
             queue, place = self._accounts.queues[size.queue], (*key, size.queue)
             of_jobs = self.queue_jobs[place], queue.max_running_jobs
             room = room_text(of_jobs, (self.queue_nodes[place], queue.max_nodes))
