@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import trio
-
 from flux_trio.broker import Handle
 from flux_trio.editions import CLASSIC
 from flux_trio.editions.rfc27 import AllocType
@@ -30,7 +28,6 @@ from flux_trio.messages import (
 
 WHY: Final = "refused by an exercise"
 OTHER_EXEC: Final = "other-exec"
-LATER_S: Final = 0.3  # in which a scheduler that is wrong answers
 
 
 class StandIn:
@@ -58,10 +55,13 @@ class StandIn:
         """Send the program a request as the job manager does."""
         self._handle.send(Request(topic, payload))
 
-    async def answered(self, topic: str) -> object:
-        """Return the type of the next answer to a request about a job. Raises Stuck."""
-        payload = (await self._next(Response, topic)).payload
-        return payload.get("type") if isinstance(payload, dict) else None
+    async def allocated(self) -> tuple[object, object]:
+        """Return the job id and the type of the next last answer to a sched.alloc. Raises Stuck."""
+        while True:
+            payload = (await self._next(Response, topics.SCHED_ALLOC)).payload
+            found = payload if isinstance(payload, dict) else {}
+            if found.get("type") != AllocType.ANNOTATE:
+                return found.get("id"), found.get("type")
 
     def say(self, start: Request, kind: StartType, **data: object) -> None:
         """Answer the start of a job as an execution service does."""
@@ -161,17 +161,23 @@ async def cancel_comes_too_late(stage: Stage) -> None:
         manager.end(await manager.asked(topics.SCHED_HELLO))
         manager.answer(respond(await manager.asked(topics.SCHED_READY), {"count": 0}))
         all_nodes = Jobspec.from_command(["true"], nnodes=SCHED_MACHINE.nnodes, exclusive=True)
-        first, second = (
-            {"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": all_nodes.json}
-            for jobid in (1, 2)
-        )
-        manager.tell(topics.SCHED_ALLOC, first)
-        await manager.answered(topics.SCHED_ALLOC)
-        manager.tell(topics.SCHED_CANCEL, {"id": first["id"]})
-        manager.tell(topics.SCHED_ALLOC, second)
-        await trio.sleep(LATER_S)
-        manager.tell(topics.SCHED_CANCEL, {"id": second["id"]})
-        if (found := await manager.answered(topics.SCHED_ALLOC)) != AllocType.CANCEL:
-            text = "a job has all nodes, and its cancel came too late; for the next one"
-            raise Stuck(f"{text} expected {AllocType.CANCEL:d}, got {found}", "27.cancel.6")
+        job = {"priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": all_nodes.json}
+        manager.tell(topics.SCHED_ALLOC, {"id": 1, **job})
+        await manager.allocated()
+        manager.tell(topics.SCHED_CANCEL, {"id": 1})
+        manager.tell(topics.SCHED_ALLOC, {"id": 2, **job})
+        # what the program stores for job 2 is stored, and heard of, before it answers about job 4
+        for jobid in (3, 4):
+            manager.tell(topics.SCHED_ALLOC, {"id": jobid, **job})
+            await _canceled(manager, jobid)
+            await stage.call(topics.KVS_COMMIT, {"ops": [["put", "exercise", ""]]})
+        await _canceled(manager, 2)
         await stage.program.end()
+
+
+async def _canceled(manager: StandIn, jobid: int) -> None:
+    """Cancel the request of a job; Stuck unless that is what comes of it, and of no other one."""
+    manager.tell(topics.SCHED_CANCEL, {"id": jobid})
+    if (found := await manager.allocated()) != (jobid, AllocType.CANCEL):
+        text = "a job has all nodes, and its cancel came too late; for the next one"
+        raise Stuck(f"{text} expected {AllocType.CANCEL:d}, got {found[1]}", "27.cancel.6")
