@@ -174,47 +174,21 @@ def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:
     return core
 
 
-def change_an_end(others: Others) -> None:
-    others.holders[1].end = others.holders[0].end
-
-
-def end_earlier(others: Others) -> None:
-    others.ended[0] = msgspec.structs.replace(others.ended[0], usec=others.ended[0].usec - 1000)
-
-
-def swap_ids(others: Others) -> None:
-    assert others.ids is not None
-    others.ids.reverse()
-
-
-def enter_another_job(others: Others) -> None:
-    others.entries[0][0] += 1
-
-
-def tell_of_another_job(others: Others) -> None:
-    payload = {"id": others.holders[1].id, "until": others.holders[0].end - 4}
-    others.told[0] = msgspec.structs.replace(others.told[0], payload=payload)
-
-
-def hold_another_event(others: Others) -> None:
-    others.held = others.held.replace("start", "other")
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        change_an_end,
-        end_earlier,
-        swap_ids,
-        enter_another_job,
-        tell_of_another_job,
-        hold_another_event,
+        "others.holders[1].end = others.holders[0].end",
+        "others.ended = [msgspec.structs.replace(others.ended[0], usec=1000)]",
+        "others.ids.reverse()",
+        "others.entries[0][0] += 1",
+        "others.told[0].payload['id'] = others.holders[1].id",
+        "others.held = others.held.replace('start', 'other')",
     ],
 )
-def test_rare_attributes_arrays_responses_and_logs_count_without_their_numbers(change: Any) -> None:
+def test_rare_attributes_arrays_responses_and_logs_count_without_their_numbers(change: str) -> None:
     one, other = OtherCore(5, NOW), OtherCore(7, NOW + 4096)
     assert differences(normalised(one), normalised(other)) == []
-    change(other.others)
+    exec(change, globals(), {"others": other.others})
     assert fingerprint(one) != fingerprint(other)
 
 
@@ -275,100 +249,31 @@ class TestEqual:
         }
 
 
-def swap_order(core: Core) -> None:
-    core.jobs.by_id = dict(reversed(core.jobs.by_id.items()))
-
-
-def name_another_job(core: Core) -> None:
-    core.jobs.by_id[1].after = [2, 3]
-
-
-def end_later(core: Core) -> None:
-    core.jobs.by_id[1].end += 0.5
-
-
-def never_end(core: Core) -> None:
-    core.jobs.by_id[1].end = math.inf
-
-
-def end_in_another_order(core: Core) -> None:
-    core.jobs.by_id[1].end += 1e-6
-
-
-def submit_later(core: Core) -> None:
-    core.jobs.by_id[3].t_submit = NOW + 10
-
-
-def set_a_note(core: Core) -> None:
-    core.jobs.by_id[1].note = "note"
-
-
-def ask_about_another_job(core: Core) -> None:
-    core.outbox.calls._open[1] = Call(2)
-
-
-def hang_up(core: Core) -> None:
-    core.outbox.calls.close(2)
-
-
-def set_the_timer_of_another(core: Core) -> None:
-    core.outbox.timers["kill", 4] = core.outbox.timers.pop(("kill", 3))
-
-
-def wait_with_another_tag(core: Core) -> None:
-    core.jobs.waiting = [msgspec.structs.replace(core.jobs.waiting[0], matchtag=1)]
-
-
-def wait_for_another_job(core: Core) -> None:
-    core.jobs.waiting[0].payload["id"] = 1
-
-
-def wait_longer(core: Core) -> None:
-    core.jobs.waiting[0].payload["until"] += 1
-
-
-def write_to_another_job(core: Core) -> None:
-    core.jobs.ops[0] = Append(job_key(2, "eventlog"), core.jobs.ops[0].text)  # type: ignore[union-attr]
-
-
-def write_another_event(core: Core) -> None:
-    core.jobs.ops[0] = Append(job_key(1, "eventlog"), format_eventlog([Event(NOW, "start")]))
-
-
-def write_a_longer_r(core: Core) -> None:
-    r = f'{{"version":1,"execution":{{"starttime":{NOW},"expiration":{NOW + 61}}}}}'
-    core.jobs.ops[1] = Put(job_key(2, "R"), r)
-
-
-def hold_one_list_twice(core: Core) -> None:
-    core.jobs.by_id[2].after = core.jobs.by_id[3].after
-
-
 CHANGES = [
-    swap_order,
-    name_another_job,
-    end_later,
-    never_end,
-    end_in_another_order,
-    submit_later,
-    set_a_note,
-    ask_about_another_job,
-    hang_up,
-    set_the_timer_of_another,
-    wait_with_another_tag,
-    wait_for_another_job,
-    wait_longer,
-    write_to_another_job,
-    write_another_event,
-    write_a_longer_r,
-    hold_one_list_twice,
+    "jobs.by_id = dict(reversed(jobs.by_id.items()))",
+    "jobs.by_id[1].after = [2, 3]",
+    "jobs.by_id[1].end += 0.5",
+    "jobs.by_id[1].end = math.inf",
+    "jobs.by_id[1].end += 1e-6  # another order",
+    "jobs.by_id[3].t_submit = NOW + 10",
+    "jobs.by_id[1].note = 'note'",
+    "jobs.by_id[2].after = jobs.by_id[3].after  # one list twice",
+    "outbox.calls._open[1] = Call(2)",
+    "outbox.calls.close(2)",
+    "outbox.timers['kill', 4] = outbox.timers.pop(('kill', 3))",
+    "jobs.waiting = [msgspec.structs.replace(jobs.waiting[0], matchtag=1)]",
+    "jobs.waiting[0].payload['id'] = 1",
+    "jobs.waiting[0].payload['until'] += 1",
+    "jobs.ops[0] = Append(job_key(2, 'eventlog'), jobs.ops[0].text)",
+    "jobs.ops[0] = Append(job_key(1, 'eventlog'), format_eventlog([Event(NOW, 'start')]))",
+    "jobs.ops[1] = Put(job_key(2, 'R'), jobs.ops[1].text.replace(f'{NOW + 60}', f'{NOW + 61}'))",
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_states_that_differ_in_more_have_different_fingerprints(change: Any) -> None:
+def test_states_that_differ_in_more_have_different_fingerprints(change: str) -> None:
     one, other = core_with([1, 2, 3]), core_with([1, 2, 3])
-    change(other)
+    exec(change, globals(), {"jobs": other.jobs, "outbox": other.outbox})
     assert fingerprint(one) != fingerprint(other)
     assert differences(normalised(one), normalised(other))
 
