@@ -45,6 +45,16 @@ def test_no_scheduler_is_asked_to_free_it() -> None:
     assert not [each for each in m.messages if each.topic.startswith("sched.")]
 
 
+def test_no_scheduler_is_asked_whether_it_may_run_longer() -> None:
+    duration = "attributes.system.duration"
+    answers = {SCHED: GIVEN, f"job.update.{duration}": HookAnswer(handled=True)}
+    m = ManagerScript(answers=answers, peers=True)
+    m.submit(1)
+    updated = m.ask(topics.JOB_UPDATE, {"id": 1, "updates": {duration: 60}})
+    assert updated == ["job-manager.update -> {}"]
+    assert m.context(1, "jobspec-update") == {duration: 60}
+
+
 def test_next_scheduler_is_not_told_of_it_also_after_a_restart() -> None:
     m = bypassing()
     m.submit(1)

@@ -1,11 +1,14 @@
 """Plugins that answer at once, later, badly or never, that come and go while they are asked.
 
+They post any event at any time, meanwhile the job manager begins anew.
+
 Each question is answered once, the hooks of a job come in the order of its states, and no job is
 stuck, also when the core is put down and taken up between two inputs or in the middle of a turn.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -16,10 +19,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from flux_trio.cores.job_manager.jobs.snapshot import JobSnapshot
+from flux_trio.formats import ResourceSet
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import (
     STATE_TOPICS,
     UNAVAILABLE,
+    Annotate,
     AskHook,
     AskJobs,
     HookAnswer,
@@ -31,17 +36,20 @@ from flux_trio.protocols import (
     PluginsChanged,
     PostEvent,
     Reprioritize,
+    SetPriority,
 )
-from flux_trio.services.at_once import PluginTurns
-from tests.support.manager_script import PRIORITIZE, ManagerScript
+from tests.support.manager_script import PRIORITIZE, ManagerScript, Posted
 
 BASE = "base"  # sets priorities, and is always there
+DURATION = "attributes.system.duration"
+R: dict[str, Any] = dict(ResourceSet.build([(0, 1, 0)], "node{}".format, nslots=1).to_json())
 TOPICS = (
     "job.create",
     "job.validate",
     "job.new",
     "job.update",
     "job.priority.get",
+    f"job.update.{DURATION}",
     *STATE_TOPICS.values(),
 )
 OPENED = {
@@ -50,7 +58,18 @@ OPENED = {
     JobState.RUN: ("prolog-start", "prolog-finish"),
     JobState.CLEANUP: ("epilog-start", "epilog-finish"),
 }
+POSTS: list[Posted] = [
+    ("memo", {"a": 1}),
+    ("weather", {"sky": "blue"}),
+    ("finish", {"status": 0}),
+    ("jobspec-update", {DURATION: 5}),
+    ("jobspec-update", {"attributes.system.a": 2}),
+    ("urgency", {"urgency": 17, "userid": 1}),
+    ("set-flags", {"flags": ["waitable"]}),
+    *((name, {"description": "a", "status": 0}) for pair in OPENED.values() for name in pair),
+]
 MOODS = ("later", "silent", "fails", "refuses", "opens", "ranks", "cannot rank", "ends it")
+MOODS += ("allocates", "allows")
 SANE = {PRIORITIZE: "ranks", "job.priority.get": "ranks"}
 REFUSABLE = ("job.create", "job.validate")
 
@@ -159,8 +178,12 @@ class Crowd:
                 opener, _ = OPENED[job.state]
                 post = PostEvent(job.id, opener, {"description": name}, name)
                 return HookAnswer(operations=(post,))
+            case "allocates" if question.topic == STATE_TOPICS[JobState.SCHED]:
+                return HookAnswer(resource_set=R)
+            case "allows":
+                return HookAnswer(handled=True)
             case "ends it" if job.state != JobState.NEW:
-                context = {"type": "x", "severity": 0, "note": "", "userid": 1}
+                context: dict[str, Any] = {"type": "x", "severity": 0, "note": "", "userid": 1}
                 post = PostEvent(job.id, "exception", context, name)
                 return HookAnswer(operations=(post,))
         return HookAnswer()
@@ -169,10 +192,12 @@ class Crowd:
 class HookMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.crowd = Crowd()
-        self.m = ManagerScript(peers=True)
-        self.m.turns = PluginTurns(self.m.core, self.crowd)
         self.jobids: list[int] = []
+        self.crowd = Crowd()
+        self.start(ManagerScript(plugins=self.crowd, peers=True))
+
+    def start(self, m: ManagerScript) -> None:
+        self.m = m
         self.seen = 0
         self.alloced: list[int] = []
         self.started: list[int] = []
@@ -236,11 +261,32 @@ class HookMachine(RuleBasedStateMachine):
             assert self.m.put(HookAnswered(ticket, HookAnswer(priority=3))) == []
             assert len(self.crowd.asked) == before, "a second answer leads to nothing"
 
+    @precondition(lambda self: self.jobids)
+    @rule(data=st.data(), post=st.sampled_from(POSTS), priority=st.sampled_from([None, 0, 5]))
+    def operates(self, data: st.DataObject, post: Posted, priority: int | None) -> None:
+        jobid = data.draw(st.sampled_from(self.jobids))
+        annotate = Annotate(jobid, {"user": {"b": priority}}, "a")
+        posts = (PostEvent(jobid, *post, "a"), SetPriority(jobid, priority, "a"), annotate)
+        self.m.put(*posts)
+
     @rule()
     def asks_for_all_again(self) -> None:
         self.m.put(Reprioritize("a"))
 
     # --- all the others
+
+    @rule(often=st.sampled_from([False, False, False, True]))
+    def restarted(self, *, often: bool) -> None:
+        if often:
+            moods, self.crowd = self.crowd.moods, Crowd()
+            self.crowd.moods = moods
+            self.start(self.m.restarted(plugins=self.crowd, peers=True))
+
+    @precondition(lambda self: self.jobids)
+    @rule(data=st.data())
+    def updated(self, data: st.DataObject) -> None:
+        jobid = data.draw(st.sampled_from(self.jobids))
+        self.m.ask(topics.JOB_UPDATE, {"id": jobid, "updates": {DURATION: 9}})
 
     @rule(count=st.integers(1, 3), urgency=st.sampled_from([0, 16, 31]))
     def submit(self, count: int, urgency: int) -> None:
@@ -274,11 +320,18 @@ class HookMachine(RuleBasedStateMachine):
         }
         for message in self.m.messages[self.seen :]:
             if isinstance(message, Request) and message.topic in lists:
-                lists[message.topic].append(message.payload["id"])
+                assert isinstance(message.payload, dict)
+                jobid = message.payload["id"]
+                lists[message.topic].append(jobid)
+                if message.topic == "job-exec.start":
+                    job = self.m.core.get(jobid)
+                    assert not job.prologs or job.state == JobState.CLEANUP, "21.events.22"
         self.seen = len(self.m.messages)
         for _ in range(count):
             if self.alloced:
-                self.m.alloc(self.alloced.pop(0))
+                granted = self.alloced.pop(0)
+                self.m.store_r(granted, {0: [granted]})  # a plugin may have stored another
+                self.m.alloc(granted)
             if self.started:
                 self.m.execute(self.started.pop(0), "start", "finish", "release final")
             if self.freeing:
@@ -287,6 +340,13 @@ class HookMachine(RuleBasedStateMachine):
     @invariant()
     def core_and_plugins_agree_on_what_is_open(self) -> None:
         assert set(self.m.core._parts.hooks.open) == set(self.crowd.pending)
+
+    @invariant()
+    def what_is_counted_as_jobs_change_is_what_there_is(self) -> None:
+        states = Counter(job.state.name.lower() for job in self.m.core.active())
+        counted = Counter(self.m.stats()["states"])
+        del counted["inactive"]
+        assert counted == states
 
     # --- the end
 

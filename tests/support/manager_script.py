@@ -163,6 +163,7 @@ class ManagerScript:
         peers: bool = False,
         config: Config | None = None,
         users: Mapping[int, User] | None = None,
+        plugins: Any = None,
     ) -> None:
         self._users = users or {}
         self._did: list[str] = []
@@ -181,7 +182,7 @@ class ManagerScript:
         self.kvs_asked: list[Request] = []  # what was answered at once
         self.notes: list[Note] = []  # for the trace
         self.asked = self.plugins.asked
-        self.turns = PluginTurns(self.core, self.plugins)
+        self.turns = PluginTurns(self.core, plugins or self.plugins)
         start = self.turns.start(self.now)
         early_ones = self.turns.turn(self.now, list(early))
         self.began = self._follow(start + early_ones)
