@@ -30,11 +30,6 @@ def starts(m: ManagerScript) -> list[Any]:
 # The request
 
 
-def test_matchtag_of_a_start_is_0(start: Any) -> None:
-    """32.impl.1"""
-    assert start.matchtag == 0
-
-
 def test_start_has_the_streaming_flag_in_the_classic_edition_alone(
     start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,31 +43,14 @@ def test_start_has_the_streaming_flag_in_the_classic_edition_alone(
     assert not m.last(START).is_streaming
 
 
-def test_payload_of_a_start_has_the_four_keys_and_no_other(start: Any) -> None:
-    """32.start.4, 32.background.4: no credentials."""
+def test_start_has_matchtag_0_and_four_keys(start: Any) -> None:
+    """32.impl.1, 32.impl.2, 32.start.4-8, 32.background.4: no credentials."""
+    assert start.matchtag == 0
     assert set(start.payload) == {"id", "userid", "jobspec", "reattach"}
-
-
-def test_id_of_a_start_is_the_jobs(start: Any) -> None:
-    """32.impl.2, 32.start.5"""
-    assert start.payload.get("id") == 1
-
-
-def test_userid_of_a_start_is_the_submitting_users(start: Any) -> None:
-    """32.start.6"""
-    assert start.payload.get("userid") == USERID
-
-
-def test_jobspec_of_a_start_is_the_object(start: Any) -> None:
-    """32.start.7"""
-    jobspec = start.payload.get("jobspec")
-    assert isinstance(jobspec, dict)
-    assert jobspec["tasks"] == JOBSPEC["tasks"]
-
-
-def test_reattach_of_a_start_is_a_boolean(start: Any) -> None:
-    """32.start.8"""
-    assert start.payload.get("reattach") is False
+    assert (start.payload["id"], start.payload["userid"]) == (1, USERID)
+    assert start.payload["reattach"] is False
+    assert isinstance(start.payload["jobspec"], dict)
+    assert start.payload["jobspec"]["tasks"] == JOBSPEC["tasks"]
 
 
 # When it is sent

@@ -14,7 +14,7 @@ from tests.support.scheduling import machine, nodes
 
 LOG = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 NODES = 792
-JOBS = 1_000
+JOBS = 500
 TEXTBOOKS: dict[str, Decide] = {
     "fifo": reference.fifo,
     "easy": reference.easy,

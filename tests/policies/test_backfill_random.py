@@ -52,7 +52,7 @@ def test_fifo_starts_in_order(jobs: list[Timed]) -> None:
     assert story.order == arrivals
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(WORKLOADS)
 def test_easy_never_delays_the_head(jobs: list[Timed]) -> None:
     """All have one priority, so that a head stays the head: each estimate is a promise."""
@@ -62,7 +62,7 @@ def test_easy_never_delays_the_head(jobs: list[Timed]) -> None:
         assert story.started[jobid] <= min(estimates)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.one_of(WORKLOADS, ENDLESS))
 def test_conservative_delays_nobody(jobs: list[Timed]) -> None:
     story = simulate(schedule("conservative", 3, 3), jobs)

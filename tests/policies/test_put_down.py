@@ -255,7 +255,7 @@ TestEasy = PutDownEasy.TestCase
 TestConservative = PutDownConservative.TestCase
 TestQueues = PutDownQueues.TestCase
 TestFifo.settings = TestEasy.settings = TestConservative.settings = TestQueues.settings = settings(
-    max_examples=20, stateful_step_count=40, deadline=None
+    max_examples=12, stateful_step_count=40, deadline=None
 )
 
 
