@@ -59,7 +59,6 @@ def new(job):
 """
 
 
-@pytest.mark.usefixtures("hardly_shrinking")
 def test_story_of_a_plugin_that_raises_begins_with_its_traceback(tmp_path: Path) -> None:
     (mine := tmp_path / "mine.py").write_text(RAISES.format("True"))
     fuzz("--plugin", mine, "--seeds", "4:5", *HERE, "-o", tmp_path)
@@ -95,7 +94,6 @@ def test_plugin_that_fails_in_a_worker_alone_has_a_story_without_a_trace(tmp_pat
     assert broken["doubt"].startswith(doubt)
 
 
-@pytest.mark.usefixtures("hardly_shrinking")
 def test_plugin_with_state_elsewhere_is_doubted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
