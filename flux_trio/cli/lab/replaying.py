@@ -46,16 +46,10 @@ def is_seed(source: str) -> bool:
     return source.isascii() and source.isdigit()
 
 
-def read_plan(
-    source: str,
-    depth: Depth | None = None,
-    store: StoreKind | None = None,
-    *,
-    expected: str = "a plan as TOML or a trace as JSON lines",
-) -> Plan:
+def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None = None) -> Plan:
     """Return the plan of a seed or of a file, with another `depth` and `store` if given.
 
-    Raises NoPlan, which says why there is none, and what the command expected.
+    Raises NoPlan, which says why there is none.
     """
     changes = {key: value for key, value in (("depth", depth), ("store", store)) if value}
     if is_seed(source):
@@ -69,6 +63,7 @@ def read_plan(
     except OSError as error:
         raise NoPlan(f"{path}: {error.strerror}") from None
     except UnicodeError:
+        expected = "a plan as TOML or a trace as JSON lines"
         raise NoPlan(f"{path}: expected {expected}, got bytes that are no UTF-8 text") from None
     except (FormatError, PluginError) as error:
         program = other_program(source)
