@@ -10,6 +10,7 @@ import pytest
 from flux_trio.lab import JobPlan, Plan, run_plan
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.stories.campaign import Setup, main_property
+from tests.support.impatience import make_watchdogs_impatient
 
 HEAD = """
 from flux_trio import jobtap
@@ -40,9 +41,9 @@ def test_endless_loop_of_a_handler_is_interrupted_once_and_ends_the_world(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], depth: Depth
 ) -> None:
     """The jobs are submitted together, so that the plugin is asked about all in one turn."""
-    for name, seconds in (("BLOCKED_S", 0.02), ("LOOP_S", 0.1)):
-        monkeypatch.setattr(f"flux_trio.lab.world.plugin_files.{name}", seconds)
-    monkeypatch.setattr("flux_trio.lab.stories.setting.LOOP_S", 0.1)
+    make_watchdogs_impatient(monkeypatch)
+    for module in ("world.plugin_files", "stories.setting"):
+        monkeypatch.setattr(f"flux_trio.lab.{module}.LOOP_S", 0.1)
     plan = plan_with(LOOPS, tmp_path)
     plan = msgspec.structs.replace(plan, jobs=(JobPlan(),) * 6, depth=depth)
     outcome = run_plan(plan, properties=Setup(plugins=plan.plugins).all_properties())

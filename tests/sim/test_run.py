@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from flux_trio import jobtap
-from flux_trio.config import parse_config
+from flux_trio.config import Config, JobManagerConfig
 from flux_trio.formats import FormatError
 from flux_trio.sim import (
     Depth,
@@ -26,6 +26,7 @@ from flux_trio.sim import (
     simulate,
 )
 from flux_trio.trace import Record, record_to_json
+from tests.support.impatience import make_watchdogs_impatient
 
 LASSEN = Path(__file__).parents[1] / "data" / "workloads" / "lassen-100.csv"
 T0 = 1534934333.0  # any time
@@ -220,7 +221,11 @@ def test_a_job_that_a_plugin_rejects_is_denied_and_the_others_go_on() -> None:
     assert result.jobs[1].note.endswith("too large")
 
 
-def test_a_plugin_that_loops_ends_the_run_with_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_plugin_that_loops_ends_the_run_with_an_error(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_watchdogs_impatient(monkeypatch)
+
     class Loops(jobtap.Plugin):
         name = "loops"
 
@@ -229,7 +234,7 @@ def test_a_plugin_that_loops_ends_the_run_with_an_error(capfd: pytest.CaptureFix
             while True:
                 pass
 
-    config = parse_config("[job-manager]\nplugin-loop-limit = '1s'\n")
+    config = Config(job_manager=JobManagerConfig(plugin_loop_limit="0.1s"))
     text = r"plugin loops failed in job\.state\.run for job .*: PluginLoop: .*test_run\.py:\d+"
     with pytest.raises(SimulationStalled, match=text):
         simulate([job("a", 1, 10, 60)], make_machine(1, 4), config=config, plugins=[Loops()])
