@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.config import Config
+from flux_trio.config import Config, ExecConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.judge import Clause, load_clauses
@@ -157,21 +156,16 @@ class _Play:
 
     async def on(self, given: Surroundings, *, must_serve: bool) -> list[Ended]:
         """Play acts on one instance; return those that have ended, at least one."""
-        kit = self.kit
+        trace = Trace(given.clock or trio.current_time, self.jury.nrecords)
         given = replace(
             given,
-            trace=Trace(given.clock or trio.current_time, self.jury.nrecords),
+            trace=trace,
             log_sinks=(self.jury.log,),
-            modules=tuple(name for name in MODULES if name != kit.module),
+            modules=tuple(name for name in MODULES if name != self.kit.module),
         )
-        config = Config()
-        if kit.is_simulated:
-            config = msgspec.structs.replace(
-                config, exec=msgspec.structs.replace(config.exec, simulate=True)
-            )
-        assert given.trace is not None
+        config = Config(exec=ExecConfig(simulate=self.kit.is_simulated))
         self.jury.sit()
-        given.trace.add_sink(self.jury.observe)
+        trace.add_sink(self.jury.observe)
         async with open_instance(config, given) as instance, instance.connect("exercise") as handle:
             return await self._with(instance, handle, must_serve=must_serve)
 
