@@ -11,6 +11,7 @@ has not started, the signal ends this command.
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -69,36 +70,28 @@ async def attach(
     return attachment.exit_code
 
 
+@dataclass
 class _Attachment:
-    def __init__(
-        self,
-        client: Client,
-        jobid: int,
-        label: bool,
-        show_events: bool,
-        until: str | None,
-        given: StandardInput | None,
-    ) -> None:
-        self._client = client
-        self._id = jobid
-        self._label = label
-        self._show_events = show_events
-        self._until = until
-        self._input = given
-        self._begun: float | None = None  # time of the first event, in seconds
-        self._interrupted_at = -SECOND_S
-        self._canceled = False
-        self._finished = False  # the finish event has come
-        self._failed = False  # a fatal exception has come
-        self._shown = True  # False if its output could not be shown to the end
-        self.exit_code = NEVER_RAN
+    client: Client
+    id: int
+    label: bool
+    show_events: bool
+    until: str | None
+    input: StandardInput | None
+    begun: float | None = None  # time of the first event, in seconds
+    interrupted_at: float = -SECOND_S
+    canceled: bool = False
+    finished: bool = False  # the finish event has come
+    failed: bool = False  # a fatal exception has come
+    shown: bool = True  # False if its output could not be shown to the end
+    exit_code: int = NEVER_RAN
 
     async def follow(self) -> None:
         """Show the job's output and its exceptions until it is over."""
-        waits = StatusLine(shown_id(self._id)) if is_interactive() else None
+        waits = StatusLine(shown_id(self.id)) if is_interactive() else None
         async with (
             anyio.create_task_group() as outputs,
-            watch_eventlog(self._client, self._id) as events,
+            watch_eventlog(self.client, self.id) as events,
         ):
             if waits is not None:
                 outputs.start_soon(waits.run)
@@ -107,45 +100,45 @@ class _Attachment:
                 if waits is not None:
                     waits.show(event.name)
                 self._handle_event(event, response["event"])
-                if event.name == self._until:
+                if event.name == self.until:
                     outputs.cancel_scope.cancel()
                     return
                 if event.name == JobEvent.START:
                     outputs.start_soon(self._show_output)
-                    if self._input is not None:
-                        outputs.start_soon(self._input.run)
-            if self._input is not None:
-                self._input.stop()
-        if self.exit_code and self._finished:
+                    if self.input is not None:
+                        outputs.start_soon(self.input.run)
+            if self.input is not None:
+                self.input.stop()
+        if self.exit_code and self.finished:
             remark(how_it_ended(self.exit_code))
-        if self._failed:  # also if its shells have exited with 0
+        if self.failed:  # also if its shells have exited with 0
             self.exit_code = self.exit_code or FAILED
-        if not self._shown:
+        if not self.shown:
             self.exit_code = self.exit_code or NOT_SHOWN
 
     def _handle_event(self, event: Event, line: str) -> None:
-        if self._begun is None:
-            self._begun = event.timestamp
+        if self.begun is None:
+            self.begun = event.timestamp
         context = event.context or {}
-        if self._show_events:
+        if self.show_events:
             _, _, text = event_text(line).partition(" ")
-            click.echo(f"{event.timestamp - self._begun:.3f}s: job.{text}", err=True)
+            click.echo(f"{event.timestamp - self.begun:.3f}s: job.{text}", err=True)
         elif event.name == JobEvent.EXCEPTION:
             click.echo(
-                f"{event.timestamp - self._begun:.3f}s: job.exception "
-                f"{shown_id(self._id)} type={printable(context['type'])} "
+                f"{event.timestamp - self.begun:.3f}s: job.exception "
+                f"{shown_id(self.id)} type={printable(context['type'])} "
                 f"severity={context['severity']} {printable(context.get('note', ''))}",
                 err=True,
             )
-        self._failed = self._failed or rfc21.is_fatal(event.name, context)
+        self.failed = self.failed or rfc21.is_fatal(event.name, context)
         if event.name == JobEvent.FINISH:
             self.exit_code = exit_code(context["status"])
-            self._finished = True
+            self.finished = True
 
     async def _show_output(self) -> None:
         outputs = standard_outputs()
-        labels = Labels(outputs) if self._label else None
-        self._shown = await show_output(self._client, self._id, outputs, labels)
+        labels = Labels(outputs) if self.label else None
+        self.shown = await show_output(self.client, self.id, outputs, labels)
 
     async def obey_signals(
         self,
@@ -166,14 +159,14 @@ class _Attachment:
                     self._detach(tasks)
 
     async def _interrupt(self, tasks: anyio.abc.TaskGroup) -> None:
-        if self._canceled:
+        if self.canceled:
             self._detach(tasks)
-        elif anyio.current_time() - self._interrupted_at <= SECOND_S:
-            self._canceled = True
+        elif anyio.current_time() - self.interrupted_at <= SECOND_S:
+            self.canceled = True
             raised = {"severity": 0, "type": "cancel", "note": "interrupted by ctrl-C"}
             await self._ask("cancel", topics.JOB_RAISE, raised)
         else:
-            self._interrupted_at = anyio.current_time()
+            self.interrupted_at = anyio.current_time()
             await tasks.start(self._detach_on_stop, tasks)
             remark("one more ctrl-C within 2s to cancel or ctrl-Z to detach")
 
@@ -195,7 +188,7 @@ class _Attachment:
     async def _ask(self, what: str, topic: str, payload: dict[str, Any]) -> bool:
         """Send a request; return False, after printing the error, if it was refused."""
         try:
-            await self._client.call(topic, {"id": self._id, **payload})
+            await self.client.call(topic, {"id": self.id, **payload})
         except FluxError as error:
             complain(f"{what}: {error}")
             return False

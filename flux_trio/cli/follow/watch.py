@@ -11,6 +11,7 @@ from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Command
+from flux_trio.cli.terminal.params import count_option
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -19,15 +20,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.option("-a", "--active", is_flag=True, help="Watch all your active jobs.")
 @click.option("-A", "--all", "all_jobs", is_flag=True, help="Watch all your jobs.")
-@click.option(
-    "-c",
-    "--count",
-    type=click.IntRange(min=0),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Watch at most N jobs; 0 means all.",
-)
+@count_option("Watch")
 @click.option(
     "-f",
     "--filter",
@@ -68,7 +61,9 @@ def watch(
             remark("No matching jobs")
             return 0
         with progress_bar(progress, len(found), jps=jps) as bar:
-            watcher = Watcher(client, output=True, label=label_io, verbose=verbose, progress=bar)
+            watcher = Watcher(
+                client=client, output=True, label=label_io, verbose=verbose, progress=bar
+            )
             outputs = standard_outputs() if bar is None else bar.outputs()
             await watch_all(watcher, found, outputs)
         return watcher.exit_code

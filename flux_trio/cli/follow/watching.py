@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -28,6 +29,7 @@ FAILED_TO_START: Final = 1
 NOT_SHOWN: Final = 1  # the output of a job was refused or cut off
 
 
+@dataclass(kw_only=True)
 class Watcher:
     """Watches each job until its event `until` or its end.
 
@@ -35,23 +37,13 @@ class Watcher:
     the highest exit code so far; a job that never started counts as 1.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        until: str | None = None,
-        output: bool = False,
-        label: bool = False,
-        verbose: int = 0,
-        progress: JobProgress | None = None,
-    ) -> None:
-        self._client = client
-        self._until = until
-        self._output = output
-        self._label = label
-        self.verbose = verbose
-        self.progress = progress
-        self.exit_code = 0
+    client: Client
+    until: str | None = None
+    output: bool = False
+    label: bool = False
+    verbose: int = 0
+    progress: JobProgress | None = None
+    exit_code: int = 0
 
     async def watch(self, jobid: int, outputs: Outputs) -> None:
         """Watch one job; if that is refused, print the error and go on. Raises ConnectionLost."""
@@ -64,21 +56,18 @@ class Watcher:
             self.progress.advance()
 
     async def _follow(self, job: _Watched, jobid: int, outputs: Outputs) -> None:
-        async with (
-            anyio.create_task_group() as tasks,
-            watch_eventlog(self._client, jobid) as events,
-        ):
+        async with anyio.create_task_group() as tasks, watch_eventlog(self.client, jobid) as events:
             async for response in events:
                 event = parse_event(response["event"])
                 job.show(event, response["event"])
-                if event.name == JobEvent.START and self._output:
+                if event.name == JobEvent.START and self.output:
                     tasks.start_soon(self._show_output, job, jobid, outputs)
-                if event.name == self._until:
+                if event.name == self.until:
                     break
 
     async def _show_output(self, job: _Watched, jobid: int, outputs: Outputs) -> None:
-        labels = Labels(outputs, f"{job.name}: ") if self._label else None
-        if not await show_output(self._client, jobid, outputs, labels):
+        labels = Labels(outputs, f"{job.name}: ") if self.label else None
+        if not await show_output(self.client, jobid, outputs, labels):
             self.exit_code = max(self.exit_code, NOT_SHOWN)
 
 

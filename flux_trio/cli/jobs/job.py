@@ -14,7 +14,7 @@ from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.jobs import job_control, job_end, job_explain, job_purge, job_taskmap
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.examples import Group
-from flux_trio.cli.terminal.params import DURATION, color_option
+from flux_trio.cli.terminal.params import DURATION, LABEL_IO, UNBUFFERED, color_option
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -254,18 +254,10 @@ def wait_event(
 
 
 @job.command()
-@click.option(
-    "-l", "--label-io", is_flag=True, help="Put the task in front of each line of output."
-)
+@LABEL_IO
 @click.option("-E", "--show-events", is_flag=True, help="Print every event on standard error.")
 @click.option("-w", "--wait-event", metavar="NAME", help="End when the job has had this event.")
-@click.option(
-    "-u",
-    "--unbuffered",
-    is_flag=True,
-    expose_value=False,
-    help="Accepted for flux; input is never buffered.",
-)
+@UNBUFFERED
 @click.option("-r", "--read-only", is_flag=True, help="Forward no signals and no input to the job.")
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.pass_context

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -16,9 +17,23 @@ from flux_trio.cli.terminal.params import SIGNAL, STATES, URGENCY, USER_OR_ALL
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _NOTE: Final = "flux_trio.note"  # the words after `--`, in the context's meta
 
-_SEVERITY = click.IntRange(0, 7)
+
+def _severity(default: int) -> Callable[[F], F]:
+    return click.option(
+        "-s",
+        "--severity",
+        type=click.IntRange(0, 7),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help="The severity: 0 is fatal, 7 is the mildest.",
+    )
+
+
 _USER = click.option(
     "-u",
     "--user",
@@ -51,15 +66,7 @@ class _NotedCommand(Command):
 
 @click.command("raise", cls=_NotedCommand)
 @click.option("-m", "--message", metavar="NOTE", help="The reason.")
-@click.option(
-    "-s",
-    "--severity",
-    type=_SEVERITY,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The severity: 0 is fatal, 7 is the mildest.",
-)
+@_severity(0)
 @click.option(
     "-t", "--type", "kind", default="cancel", show_default=True, metavar="TYPE", help="The type."
 )
@@ -99,15 +106,7 @@ def _split(words: tuple[str, ...], note: str | None) -> tuple[list[int], str | N
 
 
 @click.command(cls=Command)
-@click.option(
-    "-s",
-    "--severity",
-    type=_SEVERITY,
-    default=7,
-    show_default=True,
-    metavar="N",
-    help="The severity: 0 is fatal, 7 is the mildest.",
-)
+@_severity(7)
 @_USER
 @click.option(
     "-S",

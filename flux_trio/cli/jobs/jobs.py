@@ -12,7 +12,7 @@ from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import USER_OR_ALL, color_option, format_option
+from flux_trio.cli.terminal.params import USER_OR_ALL, color_option, count_option, format_option
 
 if TYPE_CHECKING:
     from flux_trio.cli.connection.job_query import JobQuery
@@ -32,15 +32,7 @@ LEVEL_MAX: Final = 9999  # levels of nested instances, as in flux
     metavar="STATE|RESULT,...",
     help="List jobs in these states or with these results. [default: pending,running]",
 )
-@click.option(
-    "-c",
-    "--count",
-    type=click.IntRange(min=0),
-    default=1000,
-    metavar="N",
-    show_default=True,
-    help="List at most N jobs; 0 means all.",
-)
+@count_option("List")
 @click.option(
     "--since",
     metavar="WHEN",

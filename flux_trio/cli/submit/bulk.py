@@ -170,7 +170,7 @@ class _Bulk:
         self._logs = logs
         self._refused = False
         self._watcher = Watcher(
-            client,
+            client=client,
             until=bulk.until,
             output=bulk.watch,
             label=bulk.label_io,

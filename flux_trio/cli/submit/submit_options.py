@@ -11,6 +11,7 @@ import click
 from flux_trio.cli.connection import completing
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Command
+from flux_trio.cli.terminal.params import LABEL_IO, UNBUFFERED
 
 if TYPE_CHECKING:
     from flux_trio.cli.submit.submission import Submission
@@ -149,16 +150,8 @@ _JOB: Final[Options[Any]] = (
     click.option(
         "-v", "--verbose", count=True, help="Print more on standard error; -vv prints all."
     ),
-    click.option(
-        "-l", "--label-io", is_flag=True, help="Put the task in front of each line of output."
-    ),
-    click.option(
-        "-u",
-        "--unbuffered",
-        is_flag=True,
-        expose_value=False,
-        help="Accepted for flux; output is never buffered.",
-    ),
+    LABEL_IO,
+    UNBUFFERED,
 )
 # Any words; a shell completes them with file names.
 _WORDS: Final = click.Path(readable=False)

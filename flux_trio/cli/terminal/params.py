@@ -119,6 +119,29 @@ EDITION_OPTION: Final = click.option(
 )
 
 
+def count_option(does: str) -> Callable[[F], F]:
+    """Return the option --count of a command that `does` something with jobs."""
+    return click.option(
+        "-c",
+        "--count",
+        type=click.IntRange(min=0),
+        default=1000,
+        show_default=True,
+        metavar="N",
+        help=f"{does} at most N jobs; 0 means all.",
+    )
+
+
+UNBUFFERED: Final = click.option(
+    "-u",
+    "--unbuffered",
+    is_flag=True,
+    expose_value=False,
+    help="Accepted for flux; nothing is ever buffered.",
+)
+LABEL_IO: Final = click.option(
+    "-l", "--label-io", is_flag=True, help="Put the task in front of each line of output."
+)
 NO_HEADER: Final = click.option("-n", "--no-header", is_flag=True, help="Print no header.")
 
 
