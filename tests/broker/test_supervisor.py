@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle, ModuleCrashed, ModuleNotStarted
-from flux_trio.messages import Errno, FluxError, Level
+from flux_trio.messages import Errno, FluxError, Level, Response
 from tests.support.modules import ModuleWorld, echo, listener
 
 
@@ -256,6 +256,26 @@ async def test_reload_is_remove_then_load(world: ModuleWorld) -> None:
     assert (await client.answer(tag)).errnum == Errno.ENOSYS
     assert await client.ask("echo.back", {"n": 2}) == {"n": 2}
     assert [told and told["what"] for told in world.told()] == ["started", "removed", "started"]
+
+
+async def test_names_of_what_was_removed_are_free_and_its_late_words_are_dropped(
+    world: ModuleWorld,
+) -> None:
+    old: list[Handle] = []
+
+    async def keeps(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        old.append(handle)
+        await echo(handle, task_status=task_status)
+
+    await world.load("old", keeps)
+    client = world.client()
+    client.send("echo.wait")
+    await world.supervisor.remove("old")
+    await world.load("new", echo)
+    await client.handle.receive()
+    old[0].send(Response("echo.wait", {"stale": True}, matchtag=1, routes=("client",)))
+    assert client.handle.waiting() == 0
+    assert [drop.data for drop in world.drops()] == [{"reason": "old does not hold that service"}]
 
 
 # --- cancellation is never swallowed

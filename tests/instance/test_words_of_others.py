@@ -32,28 +32,8 @@ async def test_a_close_reason_stays_in_its_line_of_the_log(tmp_path: Path) -> No
         assert not [line for line in str(lost[0]).splitlines() if line.startswith("sched.err")]
 
 
-async def test_a_guest_hears_of_exceptions_of_own_jobs_only(tmp_path: Path) -> None:
-    cancel = {"severity": 0, "type": "cancel"}
-    async with (
-        instance_of(SOMEBODY, tmp_path, OPEN_TO_ALL) as instance,
-        instance.connect("owner") as owner,
-        connected(tmp_path) as client,
-        client.subscribe("*") as events,
-    ):
-        theirs = int((await owner.call(topics.INGEST_SUBMIT, {"jobspec": SPEC}))["id"])
-        mine = (await client.submit(SPEC)).id
-        for jobid in (theirs, mine):
-            await owner.call(topics.JOB_RAISE, {"id": jobid, **cancel})
-        with trio.fail_after(DEADLINE_S):
-            async for event in events:
-                if event.topic == topics.JOB_EXCEPTION_EVENT:
-                    break
-        assert event.payload is not None
-        assert (event.payload["id"], event.userid) == (mine, ME)
-
-
-async def test_a_guest_does_not_hear_of_a_purge(tmp_path: Path) -> None:
-    """The private event of the purge comes before the one of the guest's own job."""
+async def test_a_guest_hears_of_exceptions_of_own_jobs_and_not_of_a_purge(tmp_path: Path) -> None:
+    """The private events of another's job and of the purge come before that of the guest's own."""
     async with (
         instance_of(SOMEBODY, tmp_path, OPEN_TO_ALL) as instance,
         instance.connect("owner") as owner,
@@ -67,10 +47,13 @@ async def test_a_guest_does_not_hear_of_a_purge(tmp_path: Path) -> None:
             while not count:  # until the job is inactive
                 purge = {"num_limit": 0, "force": True}
                 count = (await owner.call(topics.JOB_PURGE, purge))["count"]
-            await (await client.submit(SPEC)).cancel()
+            mine = await client.submit(SPEC)
+            await mine.cancel()
             heard = []
             async for event in events:
                 heard.append(event.topic)
                 if event.topic == topics.JOB_EXCEPTION_EVENT:
                     break
         assert topics.JOB_PURGE_EVENT not in heard
+        assert event.payload is not None
+        assert (event.payload["id"], event.userid) == (mine.id, ME)
