@@ -19,15 +19,17 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import AsyncIterator, Mapping
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
+import trio
 from msgspec import structs
 
-from flux_trio.broker import Clock, LogEntry, RemoteHandle, taking_in
+from flux_trio.broker import Clock, LogEntry, RemoteHandle, ServiceExit, taking_in
 from flux_trio.messages import (
     NODEID_ANY,
     Errno,
@@ -174,3 +176,32 @@ async def open_flux(uri: str, name: str) -> AsyncIterator[FluxHandle]:
 def _retries() -> int:
     given = os.environ.get(RETRIES_VARIABLE, "")
     return int(given) if given.isascii() and given.isdigit() else RETRIES
+
+
+# --- a service that ends by a signal
+
+
+Service = Callable[..., Awaitable[object]]
+"""Serves with the handle that it gets, until cancelled."""
+
+
+async def serve(uri: str, name: str, service: Service) -> None:
+    """Run `service` at the broker at `uri` until SIGTERM or SIGINT.
+
+    The broker then tells those who have talked to it that it is gone. Raises TransportError if the
+    broker leaves or lets nobody in, FluxError and ServiceExit as the service does.
+    """
+    with (
+        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        unwrapping(TransportError, FluxError, ServiceExit),
+    ):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_serve, uri, name, service)
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+                break
+
+
+async def _serve(uri: str, name: str, service: Service) -> None:
+    async with open_flux(uri, name) as flux:
+        await service(flux)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flux_trio.attach.exec.run import run
-from flux_trio.attach.serving import serve
+from flux_trio.attach.handle import serve
 from flux_trio.broker import ServiceExit
 from flux_trio.messages import FluxError, Request
 from flux_trio.process.groups import unwrapping

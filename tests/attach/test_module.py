@@ -13,7 +13,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import flux_trio
-from flux_trio.attach.loader import MODULES, load_module, main_in
+from flux_trio.attach.module import MODULES, load_module, main_in
 from flux_trio.formats import FormatError
 from flux_trio.messages import Errno, FluxError, Request
 from flux_trio.process.groups import unwrapping

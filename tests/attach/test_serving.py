@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from flux_trio.attach.handle import FluxHandle
-from flux_trio.attach.serving import serve
+from flux_trio.attach.handle import FluxHandle, serve
 from flux_trio.broker import ServiceExit
 from flux_trio.messages import FluxError, Request
 from tests.support.flux_peer import broker

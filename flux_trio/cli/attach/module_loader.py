@@ -27,7 +27,7 @@ those that --path knows. The broker runs this command; the arguments come with i
     "--path", "name", metavar="NAME", help="Print where the module of our service NAME is."
 )
 def module_loader(path: str | None, name: str | None) -> None:
-    from flux_trio.attach.loader import MODULES, load_module
+    from flux_trio.attach.module import MODULES, load_module
 
     if name is None:
         sys.exit(run_loader(load_module, path))

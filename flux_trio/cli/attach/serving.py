@@ -10,7 +10,7 @@ import click
 from flux_trio.cli.terminal.errors import CommandError
 
 if TYPE_CHECKING:
-    from flux_trio.attach.serving import Service
+    from flux_trio.attach.handle import Service
 
 TO: Final = click.option(
     "--to", metavar="URI", help="The broker: local://PATH. [default: what FLUX_URI says]"
@@ -21,8 +21,7 @@ def serve_until_signal(to: str | None, name: str, service: Service) -> None:
     """Serve until SIGTERM or ctrl-C. Raises CommandError for any other end."""
     import trio
 
-    from flux_trio.attach.handle import flux_uri
-    from flux_trio.attach.serving import serve
+    from flux_trio.attach.handle import flux_uri, serve
     from flux_trio.broker import ServiceExit
     from flux_trio.messages import FluxError
     from flux_trio.transports import ConnectionRefused, TransportError
