@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -126,10 +127,7 @@ def read_config(
     raw: object, where: str = "config", warn: Callable[[str], None] | None = None
 ) -> Config:
     """Return a configuration from decoded tables; `warn` and FormatError as in `parse_config`."""
-    try:
-        raw, ignored = without_foreign(raw)
-    except FormatError as error:
-        raise error.at(where) from None
+    raw, ignored = _at(where, without_foreign, raw)
     try:
         config = msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
@@ -138,10 +136,7 @@ def read_config(
         check_object(raw)  # a message cannot carry TOML's dates, infinities and large integers
     except UnfitError as error:
         raise FormatError("values that a message can carry", Words(error), where) from None
-    try:
-        _check(config)
-    except FormatError as error:
-        raise error.at(where) from None
+    _at(where, _check, config)
     if warn is not None:
         for remark in _remarks(config, ignored):
             warn(f"{where}: {remark}")
@@ -168,7 +163,7 @@ def _check(config: Config) -> None:
             raise FormatError("load or remove", MISSING, where)
         if directive.load is None and directive.conf:
             raise FormatError("conf only together with load", directive.conf, f"{where}.conf")
-    _check_policy(config.policy, "policy")
+    _at("policy", resolve, config.policy)
     for name, queue in config.queues.items():
         if not name:
             raise FormatError("a name of a queue", name, "queues")
@@ -194,19 +189,9 @@ def _check_target_check(table: CheckConfig | None) -> None:
             raise FormatError("a time above 0", text, f"resource.check.{key}")
 
 
-def _check_policy(table: PolicyTable, where: str) -> None:
-    try:
-        resolve(table)
-    except FormatError as error:
-        raise error.at(where) from None
-
-
 def _check_queue(queue: QueueTable, where: str) -> None:
-    try:
-        _ = queue.constraint
-    except FormatError as error:
-        raise error.at(f"{where}.requires") from None
-    _check_policy(queue.policy, f"{where}.policy")
+    _at(f"{where}.requires", attrgetter("constraint"), queue)
+    _at(f"{where}.policy", resolve, queue.policy)
     default = queue.policy.jobspec.defaults.system.queue
     if default is not None:
         place = f"{where}.policy.jobspec.defaults.system.queue"

@@ -17,7 +17,7 @@ from typing import Final
 from flux_trio.cores.exec.attachments import Attachment, is_whole, next_parts
 from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounted, PieceRead
 from flux_trio.cores.exec.job import Job, Jobs, Phase
-from flux_trio.cores.exec.output import data_pieces, logged_pieces, whole_length
+from flux_trio.cores.exec.output import data_pieces, file_number, logged_pieces, whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.kvs_calls import Ask, look_up, value_in
 from flux_trio.cores.pages import page_size
@@ -41,7 +41,6 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobState
-from flux_trio.shell.protocol import STREAMS
 
 POLL_S: Final = 0.05
 READ_PARTS_MAX: Final = 32  # files of one read, each for at least one response
@@ -203,8 +202,7 @@ class Attachments(Part):
         for piece in data_pieces(whole):
             self._outbox.send(respond_stream(attachment.request, piece))
             attachment.credit.spend()
-        file = chunk.taskid * len(STREAMS) + STREAMS.index(chunk.stream)
-        attachment.offsets[file] = chunk.offset + length
+        attachment.offsets[file_number(chunk.taskid, chunk.stream)] = chunk.offset + length
         return length > 0
 
     def _follow(self, attachment: Attachment, job: Job) -> None:

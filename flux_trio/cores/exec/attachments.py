@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.exec.job import Job
-from flux_trio.cores.exec.output import WHOLE_BYTES
+from flux_trio.cores.exec.output import WHOLE_BYTES, file_number, place_of
 from flux_trio.cores.exec.vocabulary import FilePart
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.streams import JobStream
@@ -41,10 +41,7 @@ def is_whole(attachment: Attachment, job: Job) -> bool:
     if job.sizes is None:
         return False
     sent = attachment.offsets
-    return all(
-        sent.get(taskid * len(STREAMS) + STREAMS.index(stream), 0) >= nbytes
-        for (taskid, stream), nbytes in job.sizes.items()
-    )
+    return all(sent.get(file_number(*place), 0) >= nbytes for place, nbytes in job.sizes.items())
 
 
 def next_parts(attachment: Attachment, job: Job, most: int) -> tuple[FilePart, ...]:
@@ -58,13 +55,13 @@ def next_parts(attachment: Attachment, job: Job, most: int) -> tuple[FilePart, .
     parts: list[FilePart] = []
     file = attachment.file
     while file < nfiles and most:
-        taskid, stream = divmod(file, len(STREAMS))
+        place = place_of(file)
         offset = attachment.offsets.get(file, 0)
         left = min(pieces, most) * WHOLE_BYTES
         if job.sizes is not None:
-            left = min(left, job.sizes.get((taskid, STREAMS[stream]), 0) - offset)
+            left = min(left, job.sizes.get(place, 0) - offset)
         if left > 0:
-            parts.append(FilePart(taskid, STREAMS[stream], offset, left))
+            parts.append(FilePart(*place, offset, left))
             most -= -(-left // WHOLE_BYTES)
         file += 1
     attachment.file = file if file < nfiles else 0

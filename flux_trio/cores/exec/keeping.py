@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.output import whole_length
+from flux_trio.cores.exec.output import file_number, place_of, whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart
 from flux_trio.cores.pages import page_size
 from flux_trio.shell.protocol import STREAMS
@@ -43,7 +43,7 @@ def plan(keeping: Keeping, ntasks: int, sizes: Mapping[tuple[int, str], int]) ->
     room = min(READ_BYTES_MAX, keeping.limit - keeping.kept)
     file, offset = keeping.file, keeping.offset
     while file < ntasks * len(STREAMS) and room and len(parts) < page_size(READ_PARTS_MAX):
-        taskid, stream = _place(file)
+        taskid, stream = place_of(file)
         left = sizes.get((taskid, stream), 0) - offset
         if left > 0:
             parts.append(FilePart(taskid, stream, offset, min(left, room)))
@@ -66,26 +66,17 @@ def advance(
     for part in keeping.reading:
         place = (part.taskid, part.stream)
         data = found.get(place, b"")
-        keeping.file, keeping.offset = _number(*place) + 1, 0
+        keeping.file, keeping.offset = file_number(*place) + 1, 0
         if len(data) == part.nbytes and part.offset + len(data) < sizes[place]:
             whole = data[: whole_length(data)] or data  # the file goes on, or the limit cuts it
             if is_last:
                 keeping.limit -= len(data) - len(whole)
-            keeping.file, keeping.offset = _number(*place), part.offset + len(whole)
+            keeping.file, keeping.offset = file_number(*place), part.offset + len(whole)
             data = whole
         if data:
             keeping.kept += len(data)
             kept.append(Chunk(*place, part.offset, data))
     return tuple(kept)
-
-
-def _number(taskid: int, stream: str) -> int:
-    return taskid * len(STREAMS) + STREAMS.index(stream)
-
-
-def _place(file: int) -> tuple[int, str]:
-    taskid, stream = divmod(file, len(STREAMS))
-    return taskid, STREAMS[stream]
 
 
 def cut_off(keeping: Keeping) -> str:

@@ -26,6 +26,17 @@ _ESCAPED: Final = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r
 _ESCAPE_BYTES: Final = 6  # \u0000
 
 
+def file_number(taskid: int, stream: str) -> int:
+    """Return the number of a file of output; each task has len(STREAMS) files."""
+    return taskid * len(STREAMS) + STREAMS.index(stream)
+
+
+def place_of(file: int) -> tuple[int, str]:
+    """Return the task and the stream of a file with this number."""
+    taskid, stream = divmod(file, len(STREAMS))
+    return taskid, STREAMS[stream]
+
+
 def limit_of(jobspec: Jobspec, default: int) -> int:
     """Return how many bytes of a job's output are stored. Raises FormatError."""
     value = jobspec.attribute(LIMIT_OPTION)
