@@ -10,7 +10,7 @@ from typing import Final
 
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
-from flux_trio.lab.exercise.stage import Act, Stage, Stuck, many
+from flux_trio.lab.exercise.stage import Acts, Stage, Stuck, many
 from flux_trio.lab.exercise.standing_in import START, executing
 from flux_trio.lab.exercise.witness import Witness
 from flux_trio.messages import topics
@@ -20,6 +20,8 @@ CORES: Final = 2  # of each node
 CODE: Final = 3  # the exit code of a job that fails
 LESS: Final = 2
 _STATUS_MAX: Final = 0xFFFF  # of wait(2)
+
+EXEC_ACTS: Final = Acts()
 
 
 async def _ends_with(stage: Stage, jobid: int, code: int) -> None:
@@ -32,14 +34,25 @@ async def _ends_with(stage: Stage, jobid: int, code: int) -> None:
         raise Stuck(text, "32.start.32")
 
 
+@EXEC_ACTS.act(
+    "one job",
+    "start, finish and the final release come, with status 0",
+    ("32.start.32", "32.start.35", "32.start.36", "32.start.37"),
+)
 async def _one_job(stage: Stage) -> None:
     await _ends_with(stage, await stage.submit("true"), 0)
 
 
+@EXEC_ACTS.act("a job that fails", "the status is that of wait(2)", ("32.start.32", "32.start.36"))
 async def _fails(stage: Stage) -> None:
     await _ends_with(stage, await stage.submit("sh", "-c", f"exit {CODE}"), CODE)
 
 
+@EXEC_ACTS.act(
+    "a command that cannot be started",
+    "the job fails, and the final release comes",
+    ("32.criteria.3", "32.start.21", "32.start.36"),
+)
 async def _cannot_start(stage: Stage) -> None:
     for nnodes in (1, NNODES):
         jobid = await stage.submit("/nonexistent/command", nnodes=nnodes, ntasks=nnodes)
@@ -62,11 +75,19 @@ async def _heard(stage: Stage) -> None:
     await stage.event(await stage.submit("true"), "clean", "32.start.36")
 
 
+@EXEC_ACTS.act(
+    "a job on several nodes", "all targets of the job are released", ("32.start.20", "32.start.21")
+)
 async def _several_nodes(stage: Stage) -> None:
     jobid = await stage.submit("true", nnodes=NNODES, ntasks=NNODES * CORES)
     await _ends_with(stage, jobid, 0)
 
 
+@EXEC_ACTS.act(
+    "the tasks of a job end one after the other",
+    "it is finished with the last of them, with the greatest status",
+    ("32.start.20", "32.start.21", "32.start.32"),
+)
 async def _one_after_the_other(stage: Stage) -> None:
     """Of two tasks one ends before the other, with a smaller or a greater status."""
     for first, second in ((0, 0), (LESS, CODE), (CODE, LESS)):
@@ -81,6 +102,9 @@ async def _one_after_the_other(stage: Stage) -> None:
             await _ends_with(stage, jobid, max(first, second))
 
 
+@EXEC_ACTS.act(
+    "many jobs at once", "each gets answers of its own", ("32.impl.3", "32.start.36", "32.start.37")
+)
 async def _many(stage: Stage) -> None:
     for jobid in await many(stage, 4 * NNODES * CORES):
         await _ends_with(stage, jobid, 0)
@@ -104,6 +128,11 @@ async def _ended_by_an_exception(stage: Stage, jobid: int, witness: Witness) -> 
         raise Stuck(f"{text}; expected that of wait(2)", "32.start.32")
 
 
+@EXEC_ACTS.act(
+    "a running job is canceled",
+    "its processes end, and then its resources are released",
+    ("32.start.17", "32.start.20", "32.start.32", "32.start.36"),
+)
 async def _canceled(stage: Stage) -> None:
     with Witness() as witness:
         jobid = await _running(stage, witness)
@@ -111,6 +140,11 @@ async def _canceled(stage: Stage) -> None:
         await _ended_by_an_exception(stage, jobid, witness)
 
 
+@EXEC_ACTS.act(
+    "jobs are canceled as they start",
+    "their processes end, and then their resources are released",
+    ("32.start.20", "32.start.36"),
+)
 async def _canceled_at_once(stage: Stage) -> None:
     for _ in range(5):
         with Witness() as witness:
@@ -120,6 +154,11 @@ async def _canceled_at_once(stage: Stage) -> None:
             await _ended_by_an_exception(stage, jobid, witness)
 
 
+@EXEC_ACTS.act(
+    "a job exceeds its time limit",
+    "its processes end, and it has failed",
+    ("32.criteria.3", "32.start.20", "32.start.36"),
+)
 async def _out_of_time(stage: Stage) -> None:
     with Witness() as witness:
         jobid = await stage.submit(*witness.runs_on(), duration=0.5)
@@ -137,6 +176,11 @@ async def _taken_up(stage: Stage, jobid: int, witness: Witness) -> None:
         raise Stuck(f"{text}; expected that it is taken up, or fails", "32.start.10")
 
 
+@EXEC_ACTS.act(
+    "the program is killed while a job runs",
+    "it takes up the job, or raises an exception",
+    ("32.start.10", "32.start.20"),
+)
 async def _killed(stage: Stage) -> None:
     with Witness() as witness:
         jobid = await _running(stage, witness)
@@ -147,6 +191,11 @@ async def _killed(stage: Stage) -> None:
         await _ended_by_an_exception(stage, jobid, witness)
 
 
+@EXEC_ACTS.act(
+    "the job manager is started again while jobs run",
+    "the program says hello to it, and takes up the jobs, or fails them",
+    ("32.hello.1", "32.start.10", "32.start.20", "32.start.36"),
+)
 async def _manager_restarts(stage: Stage) -> None:
     """The job manager is loaded again; the program says hello to it, or ends and is started."""
     with ExitStack() as opened:
@@ -172,6 +221,7 @@ async def _manager_restarts(stage: Stage) -> None:
         await _ended_by_an_exception(stage, runs, long)
 
 
+@EXEC_ACTS.act("the program is ended and started again", "waiting jobs run", ("32.hello.1",))
 async def _ended(stage: Stage) -> None:
     await stage.program.end()
     jobid = await stage.submit("true")
@@ -180,6 +230,7 @@ async def _ended(stage: Stage) -> None:
     await stage.event(jobid, "clean")
 
 
+@EXEC_ACTS.act("the program is refused while another one serves", "it ends", ("32.hello.9",))
 async def _not_taken(stage: Stage) -> None:
     """The job manager refuses its hello while another service runs a job (RFC 32, Hello)."""
     await stage.end_program(topics.JOB_MANAGER)
@@ -193,72 +244,3 @@ async def _not_taken(stage: Stage) -> None:
         await stage.event(jobid, "clean")
     await stage.serve()
     await stage.submit("true")
-
-
-EXEC_ACTS: Final = (
-    Act(
-        "one job",
-        "start, finish and the final release come, with status 0",
-        ("32.start.32", "32.start.35", "32.start.36", "32.start.37"),
-        _one_job,
-    ),
-    Act(
-        "a job that fails", "the status is that of wait(2)", ("32.start.32", "32.start.36"), _fails
-    ),
-    Act(
-        "a command that cannot be started",
-        "the job fails, and the final release comes",
-        ("32.criteria.3", "32.start.21", "32.start.36"),
-        _cannot_start,
-    ),
-    Act(
-        "a job on several nodes",
-        "all targets of the job are released",
-        ("32.start.20", "32.start.21"),
-        _several_nodes,
-    ),
-    Act(
-        "the tasks of a job end one after the other",
-        "it is finished with the last of them, with the greatest status",
-        ("32.start.20", "32.start.21", "32.start.32"),
-        _one_after_the_other,
-    ),
-    Act(
-        "many jobs at once",
-        "each gets answers of its own",
-        ("32.impl.3", "32.start.36", "32.start.37"),
-        _many,
-    ),
-    Act(
-        "a running job is canceled",
-        "its processes end, and then its resources are released",
-        ("32.start.17", "32.start.20", "32.start.32", "32.start.36"),
-        _canceled,
-    ),
-    Act(
-        "jobs are canceled as they start",
-        "their processes end, and then their resources are released",
-        ("32.start.20", "32.start.36"),
-        _canceled_at_once,
-    ),
-    Act(
-        "a job exceeds its time limit",
-        "its processes end, and it has failed",
-        ("32.criteria.3", "32.start.20", "32.start.36"),
-        _out_of_time,
-    ),
-    Act(
-        "the program is killed while a job runs",
-        "it takes up the job, or raises an exception",
-        ("32.start.10", "32.start.20"),
-        _killed,
-    ),
-    Act(
-        "the job manager is started again while jobs run",
-        "the program says hello to it, and takes up the jobs, or fails them",
-        ("32.hello.1", "32.start.10", "32.start.20", "32.start.36"),
-        _manager_restarts,
-    ),
-    Act("the program is ended and started again", "waiting jobs run", ("32.hello.1",), _ended),
-    Act("the program is refused while another one serves", "it ends", ("32.hello.9",), _not_taken),
-)

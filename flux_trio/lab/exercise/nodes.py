@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.lab.exercise.sched_jobs import CORES, DOUBLE, NNODES, fill, heard, held_on, waits
-from flux_trio.lab.exercise.stage import LONG_S, Stage, all_have
+from flux_trio.lab.exercise.stage import LONG_S, Acts, Stage, all_have
 from flux_trio.messages import topics
 
 FIRST: Final = "0"
 LAST: Final = str(NNODES - 1)  # the target that is taken away
+
+NODE_ACTS: Final = Acts()
 
 
 async def _drain(stage: Stage, targets: str) -> None:
@@ -20,6 +22,11 @@ async def _undrain(stage: Stage, targets: str) -> None:
     await stage.call(topics.RESOURCE_UNDRAIN, {"targets": targets})
 
 
+@NODE_ACTS.act(
+    "a node is drained and undrained",
+    "jobs that need it wait until it is back",
+    ("28.offline.3", "28.online.3"),
+)
 async def drained(stage: Stage) -> None:
     """A job on all nodes, or on all cores, has to wait for any node that is drained."""
     for target in (FIRST, LAST):
@@ -33,6 +40,11 @@ async def drained(stage: Stage) -> None:
         await all_have(stage, waiting, "clean", "28.online.3")
 
 
+@NODE_ACTS.act(
+    "a node with a running job is drained and undrained",
+    "the job runs on, and keeps its cores",
+    ("28.offline.3", "28.offline.4", DOUBLE),
+)
 async def drained_while_it_runs(stage: Stage) -> None:
     running = await stage.submit(nnodes=NNODES, ntasks=NNODES * (CORES - 1), run_s=LONG_S)
     await stage.event(running, "start")
@@ -45,6 +57,11 @@ async def drained_while_it_runs(stage: Stage) -> None:
     await stage.cancel(running)
 
 
+@NODE_ACTS.act(
+    "the program is started while a node is drained",
+    "the first grow says that it is offline",
+    ("28.offline.3", "28.online.3"),
+)
 async def started_while_drained(stage: Stage) -> None:
     await stage.end_program(topics.RESOURCE)
     await _drain(stage, LAST)
@@ -54,6 +71,11 @@ async def started_while_drained(stage: Stage) -> None:
     await stage.event(waiting, "clean", "28.online.3")
 
 
+@NODE_ACTS.act(
+    "a node fails and comes back",
+    "jobs that need it wait until it is back; nobody but the execution service ends its job",
+    ("28.offline.3", "28.offline.4", "28.online.3"),
+)
 async def node_fails(stage: Stage) -> None:
     running = await fill(stage)
     await stage.call(topics.RESOURCE_DOWN, {"targets": FIRST, "reason": "an exercise"})
@@ -64,6 +86,11 @@ async def node_fails(stage: Stage) -> None:
     await stage.event(waiting, "clean", "28.online.3")
 
 
+@NODE_ACTS.act(
+    "a node is taken away and given back",
+    "its job gets an exception, waiting jobs are judged anew, the node is released",
+    ("28.shrink.3", "28.shrink.4", "28.shrink.5", "28.shrink.6", "28.release.1"),
+)
 async def shrunk(stage: Stage) -> None:
     running = await fill(stage)
     waiting = await stage.submit(nnodes=NNODES)
@@ -79,6 +106,11 @@ async def shrunk(stage: Stage) -> None:
     await stage.event(await stage.submit(nnodes=NNODES), "clean")
 
 
+@NODE_ACTS.act(
+    "a node is taken away while a job ends on it",
+    "it is released when it is free, and not before",
+    ("28.shrink.4", "28.shrink.6"),
+)
 async def shrunk_while_it_ends(stage: Stage) -> None:
     """A job takes its time to end when a node of it is taken away."""
     async with held_on(stage) as jobid:

@@ -12,32 +12,30 @@ import trio
 
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
-from flux_trio.lab.exercise.nodes import (
-    drained,
-    drained_while_it_runs,
-    node_fails,
-    shrunk,
-    shrunk_while_it_ends,
-    started_while_drained,
-)
+from flux_trio.lab.exercise.nodes import NODE_ACTS
 from flux_trio.lab.exercise.sched_jobs import CORES, DOUBLE, NNODES, fill, heard, held_on, waits
-from flux_trio.lab.exercise.stage import LONG_S, Act, Order, Stage, all_have, many
-from flux_trio.lab.exercise.standing_in import (
-    cancel_comes_too_late,
-    hello_refused,
-    ready_refused,
-    release_refused,
-)
+from flux_trio.lab.exercise.stage import LONG_S, Acts, Order, Stage, all_have, many
+from flux_trio.lab.exercise.standing_in import STAND_IN_ACTS
 from flux_trio.messages import FluxError, topics
 
 CROSSINGS: Final = 10  # attempts to send something while the answer is on its way
 LIMIT_S: Final = 0.3  # a time limit that passes
 
+SCHED_ACTS: Final = Acts()
+SCHED_LIMITED_ACTS: Final = Acts()
+_ORDERED: Final = frozenset({Order.FIFO, Order.PRIORITY})
 
+
+@SCHED_ACTS.act("one job", "it gets resources, runs, is freed", ("27.success.1", "27.free.6"))
 async def _one_job(stage: Stage) -> None:
     await stage.submit()
 
 
+@SCHED_ACTS.act(
+    "jobs of several sizes",
+    "each gets the cores and nodes that it asks for",
+    ("27.success.1", "20.nslots.3"),
+)
 async def _small_and_large(stage: Stage) -> None:
     await stage.submit(ntasks=3)
     await stage.submit(nnodes=2, ntasks=4)
@@ -46,10 +44,23 @@ async def _small_and_large(stage: Stage) -> None:
     await stage.submit(nnodes=NNODES, exclusive=True)
 
 
+@SCHED_LIMITED_ACTS.act(
+    "limited: more jobs than it may be asked for", "all of them run", ("27.ready.9", "27.ready.10")
+)
+@SCHED_ACTS.act(
+    "three times as many jobs as fit",
+    "no core is given twice, and those that are freed are given again",
+    (DOUBLE, "27.free.5"),
+)
 async def _more_than_fit(stage: Stage) -> None:
     await many(stage, 3 * NNODES * CORES)
 
 
+@SCHED_ACTS.act(
+    "more jobs of several sizes than fit",
+    "no core of a job on many cores or nodes is given twice",
+    (DOUBLE, "27.free.5"),
+)
 async def _large_more_than_fit(stage: Stage) -> None:
     for _ in range(3):
         await many(stage, 3, ntasks=3)
@@ -57,6 +68,28 @@ async def _large_more_than_fit(stage: Stage) -> None:
         await stage.submit(nnodes=NNODES, ntasks=2 * NNODES)
 
 
+@SCHED_ACTS.act(
+    "one of two jobs ends while a third one waits for both",
+    "only the resources of the job that has ended are free",
+    (DOUBLE, "27.free.5"),
+)
+async def _one_of_two_ends(stage: Stage) -> None:
+    one, other = await many(stage, 2, nnodes=NNODES // 2, exclusive=True, run_s=LONG_S)
+    await all_have(stage, [one, other], "start")
+    waiting = await waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)
+    await stage.cancel(one)
+    await stage.answered(topics.SCHED_FREE, one, "27.free.6")
+    await heard(stage, nnodes=NNODES, exclusive=True)
+    stage.must_wait(waiting, DOUBLE)
+    await stage.cancel(other)
+    await stage.event(waiting, "start", "27.free.5")
+
+
+@SCHED_ACTS.act(
+    "jobs that can never run",
+    "they are denied while the machine is full, and a job that fits later is not",
+    ("27.deny.1", "27.impl.10", "28.criteria.3"),
+)
 async def _not_satisfiable(stage: Stage) -> None:
     full = await fill(stage)
     await stage.submit()
@@ -71,6 +104,11 @@ async def _not_satisfiable(stage: Stage) -> None:
     await stage.cancel(full)
 
 
+@SCHED_ACTS.act(
+    "a waiting job is canceled",
+    "its request is answered with CANCEL",
+    ("27.alloccancel.1", "27.alloccancel.2", "27.cancel.4", "27.cancel.5", "27.success.1"),
+)
 async def _canceled(stage: Stage) -> None:
     full = await fill(stage)
     waiting = await many(stage, 3)
@@ -80,18 +118,9 @@ async def _canceled(stage: Stage) -> None:
     await stage.cancel(full)
 
 
-async def _one_of_two_ends(stage: Stage) -> None:
-    one, other = await many(stage, 2, nnodes=NNODES // 2, exclusive=True, run_s=LONG_S)
-    await all_have(stage, [one, other], "start")
-    waiting = await waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)
-    await stage.cancel(one)
-    await stage.answered(topics.SCHED_FREE, one, "27.free.6")
-    await heard(stage, nnodes=NNODES, exclusive=True)
-    stage.must_wait(waiting, DOUBLE)
-    await stage.cancel(other)
-    await stage.event(waiting, "start", "27.free.5")
-
-
+@SCHED_ACTS.act(
+    "cancel crosses the answer", "a cancel that comes too late is ignored", ("27.cancel.4",)
+)
 async def _cancel_crosses(stage: Stage) -> None:
     for _ in range(CROSSINGS):
         jobid = await stage.submit(run_s=LONG_S)
@@ -113,14 +142,32 @@ async def _reprioritized(stage: Stage) -> list[int]:
     return [waiting[at] for at in (1, 3, 2, 0)]
 
 
+@SCHED_ACTS.act(
+    "priorities of waiting jobs change",
+    "nothing is answered to sched.prioritize",
+    ("27.prioritize.8",),
+    frozenset({Order.ANY}),
+)
 async def _prioritized(stage: Stage) -> None:
     await _reprioritized(stage)
 
 
+@SCHED_ACTS.act(
+    "priorities of waiting jobs change",
+    "jobs start in the order of their new priorities",
+    ("27.prioritize.6", "27.prioritize.8"),
+    _ORDERED,
+)
 async def _in_order_of_priority(stage: Stage) -> None:
     stage.started_in(await _reprioritized(stage), "27.prioritize.6")
 
 
+@SCHED_ACTS.act(
+    "equal jobs wait",
+    "they start in the order of their submission",
+    ("order.fifo",),
+    frozenset({Order.FIFO}),
+)
 async def _in_order_of_submission(stage: Stage) -> None:
     full = await fill(stage)
     waiting = await many(stage, 4, nnodes=NNODES, exclusive=True)
@@ -131,6 +178,11 @@ async def _in_order_of_submission(stage: Stage) -> None:
     stage.started_in(waiting, "order.fifo")
 
 
+@SCHED_ACTS.act(
+    "a new priority crosses the answer",
+    "a job that does not wait any more is ignored",
+    ("27.prioritize.8",),
+)
 async def _priority_crosses(stage: Stage) -> None:
     for _ in range(CROSSINGS):
         jobid = await stage.submit()
@@ -139,6 +191,11 @@ async def _priority_crosses(stage: Stage) -> None:
             await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": 20})
 
 
+@SCHED_ACTS.act(
+    "a waiting job is held and released",
+    "it is asked for again, and runs",
+    ("27.cancel.8", "27.alloccancel.1"),
+)
 async def _held(stage: Stage) -> None:
     full = await fill(stage)
     jobid = await stage.submit()
@@ -148,6 +205,9 @@ async def _held(stage: Stage) -> None:
     await stage.cancel(full)
 
 
+@SCHED_ACTS.act(
+    "a running job gets a new expiration", "the request is answered, be it with a refusal", ()
+)
 async def _expiration(stage: Stage) -> None:
     jobid = await stage.submit(duration=600.0, run_s=LONG_S)
     await stage.event(jobid, "start")
@@ -157,6 +217,11 @@ async def _expiration(stage: Stage) -> None:
     await stage.cancel(jobid)
 
 
+@SCHED_ACTS.act(
+    "a job holds its cores after its time limit",
+    "nobody gets them before they are freed",
+    (DOUBLE,),
+)
 async def _past_its_limit(stage: Stage) -> None:
     """The execution service takes its time to end a job that has exceeded its limit."""
     async with held_on(stage, duration=LIMIT_S):
@@ -167,6 +232,14 @@ async def _past_its_limit(stage: Stage) -> None:
         await stage.canceled(waiting)
 
 
+SCHED_ACTS.extend(NODE_ACTS)
+
+
+@SCHED_ACTS.act(
+    "the program is killed while jobs run and wait",
+    "jobs that run keep what they have, as hello tells it",
+    ("27.hello.12", "28.disconnect.5", DOUBLE),
+)
 async def _killed(stage: Stage) -> None:
     """Jobs have all cores; after the restart that is still so."""
     running = [
@@ -190,6 +263,11 @@ async def _killed(stage: Stage) -> None:
         await stage.cancel(jobid)
 
 
+@SCHED_ACTS.act(
+    "the program is killed as it is asked",
+    "what it has not answered is asked again",
+    ("27.hello.1",),
+)
 async def _killed_as_it_is_asked(stage: Stage) -> None:
     jobs = await many(stage, 4)
     await stage.asked(topics.SCHED_ALLOC, jobs[1])
@@ -197,6 +275,11 @@ async def _killed_as_it_is_asked(stage: Stage) -> None:
     await stage.serve()
 
 
+@SCHED_ACTS.act(
+    "the program is ended and started again",
+    "what was freed meanwhile is free",
+    ("27.hello.1", "27.free.5"),
+)
 async def _ended(stage: Stage) -> None:
     running = await stage.submit(run_s=LONG_S)
     await stage.event(running, "start")
@@ -207,6 +290,7 @@ async def _ended(stage: Stage) -> None:
     await stage.event(waiting, "clean")
 
 
+@SCHED_ACTS.act("the program is refused the resources", "it ends", ("28.error.2",))
 async def _not_acquired(stage: Stage) -> None:
     """The resource service refuses it the resources, since somebody else has them (RFC 28)."""
     await stage.end_program(topics.RESOURCE)
@@ -221,6 +305,14 @@ async def _not_acquired(stage: Stage) -> None:
     await stage.submit()
 
 
+SCHED_ACTS.extend(STAND_IN_ACTS)
+
+
+@SCHED_LIMITED_ACTS.act(
+    "limited: jobs are canceled and prioritized",
+    "that of jobs that it was not asked for does not disturb it",
+    ("27.prioritize.8",),
+)
 async def _limited(stage: Stage) -> None:
     """Cancel and prioritize the job that it was asked for, and jobs that it was not asked for."""
     full = await fill(stage)
@@ -233,6 +325,9 @@ async def _limited(stage: Stage) -> None:
     await stage.cancel(full)
 
 
+@SCHED_LIMITED_ACTS.act(
+    "limited: the program is killed", "what it has not answered is asked again", ("27.hello.12",)
+)
 async def _limited_killed(stage: Stage) -> None:
     full = await fill(stage)
     waiting = await many(stage, 5)
@@ -240,182 +335,3 @@ async def _limited_killed(stage: Stage) -> None:
     await stage.program.kill()
     await stage.serve()
     await stage.cancel(full)
-
-
-_ORDERED: Final = frozenset({Order.FIFO, Order.PRIORITY})
-
-SCHED_ACTS: Final = (
-    Act("one job", "it gets resources, runs, is freed", ("27.success.1", "27.free.6"), _one_job),
-    Act(
-        "jobs of several sizes",
-        "each gets the cores and nodes that it asks for",
-        ("27.success.1", "20.nslots.3"),
-        _small_and_large,
-    ),
-    Act(
-        "three times as many jobs as fit",
-        "no core is given twice, and those that are freed are given again",
-        (DOUBLE, "27.free.5"),
-        _more_than_fit,
-    ),
-    Act(
-        "more jobs of several sizes than fit",
-        "no core of a job on many cores or nodes is given twice",
-        (DOUBLE, "27.free.5"),
-        _large_more_than_fit,
-    ),
-    Act(
-        "one of two jobs ends while a third one waits for both",
-        "only the resources of the job that has ended are free",
-        (DOUBLE, "27.free.5"),
-        _one_of_two_ends,
-    ),
-    Act(
-        "jobs that can never run",
-        "they are denied while the machine is full, and a job that fits later is not",
-        ("27.deny.1", "27.impl.10", "28.criteria.3"),
-        _not_satisfiable,
-    ),
-    Act(
-        "a waiting job is canceled",
-        "its request is answered with CANCEL",
-        ("27.alloccancel.1", "27.alloccancel.2", "27.cancel.4", "27.cancel.5", "27.success.1"),
-        _canceled,
-    ),
-    Act(
-        "cancel crosses the answer",
-        "a cancel that comes too late is ignored",
-        ("27.cancel.4",),
-        _cancel_crosses,
-    ),
-    Act(
-        "priorities of waiting jobs change",
-        "nothing is answered to sched.prioritize",
-        ("27.prioritize.8",),
-        _prioritized,
-        frozenset({Order.ANY}),
-    ),
-    Act(
-        "priorities of waiting jobs change",
-        "jobs start in the order of their new priorities",
-        ("27.prioritize.6", "27.prioritize.8"),
-        _in_order_of_priority,
-        _ORDERED,
-    ),
-    Act(
-        "equal jobs wait",
-        "they start in the order of their submission",
-        ("order.fifo",),
-        _in_order_of_submission,
-        frozenset({Order.FIFO}),
-    ),
-    Act(
-        "a new priority crosses the answer",
-        "a job that does not wait any more is ignored",
-        ("27.prioritize.8",),
-        _priority_crosses,
-    ),
-    Act(
-        "a waiting job is held and released",
-        "it is asked for again, and runs",
-        ("27.cancel.8", "27.alloccancel.1"),
-        _held,
-    ),
-    Act(
-        "a running job gets a new expiration",
-        "the request is answered, be it with a refusal",
-        (),
-        _expiration,
-    ),
-    Act(
-        "a job holds its cores after its time limit",
-        "nobody gets them before they are freed",
-        (DOUBLE,),
-        _past_its_limit,
-    ),
-    Act(
-        "a node is drained and undrained",
-        "jobs that need it wait until it is back",
-        ("28.offline.3", "28.online.3"),
-        drained,
-    ),
-    Act(
-        "a node with a running job is drained and undrained",
-        "the job runs on, and keeps its cores",
-        ("28.offline.3", "28.offline.4", DOUBLE),
-        drained_while_it_runs,
-    ),
-    Act(
-        "the program is started while a node is drained",
-        "the first grow says that it is offline",
-        ("28.offline.3", "28.online.3"),
-        started_while_drained,
-    ),
-    Act(
-        "a node fails and comes back",
-        "jobs that need it wait until it is back; nobody but the execution service ends its job",
-        ("28.offline.3", "28.offline.4", "28.online.3"),
-        node_fails,
-    ),
-    Act(
-        "a node is taken away and given back",
-        "its job gets an exception, waiting jobs are judged anew, the node is released",
-        ("28.shrink.3", "28.shrink.4", "28.shrink.5", "28.shrink.6", "28.release.1"),
-        shrunk,
-    ),
-    Act(
-        "a node is taken away while a job ends on it",
-        "it is released when it is free, and not before",
-        ("28.shrink.4", "28.shrink.6"),
-        shrunk_while_it_ends,
-    ),
-    Act(
-        "the program is killed while jobs run and wait",
-        "jobs that run keep what they have, as hello tells it",
-        ("27.hello.12", "28.disconnect.5", DOUBLE),
-        _killed,
-    ),
-    Act(
-        "the program is killed as it is asked",
-        "what it has not answered is asked again",
-        ("27.hello.1",),
-        _killed_as_it_is_asked,
-    ),
-    Act(
-        "the program is ended and started again",
-        "what was freed meanwhile is free",
-        ("27.hello.1", "27.free.5"),
-        _ended,
-    ),
-    Act("the program is refused the resources", "it ends", ("28.error.2",), _not_acquired),
-    Act(
-        "a cancel comes when the answer is under way",
-        "it is ignored, and the job keeps what it has",
-        ("27.cancel.6",),
-        cancel_comes_too_late,
-    ),
-    Act("the program's hello is refused", "it ends", ("27.hello.17",), hello_refused),
-    Act("the program's ready is refused", "it ends", ("27.ready.15",), ready_refused),
-    Act("the release of a node is refused", "it ends", ("28.release.10",), release_refused),
-)
-
-SCHED_LIMITED_ACTS: Final = (
-    Act(
-        "limited: more jobs than it may be asked for",
-        "all of them run",
-        ("27.ready.9", "27.ready.10"),
-        _more_than_fit,
-    ),
-    Act(
-        "limited: jobs are canceled and prioritized",
-        "that of jobs that it was not asked for does not disturb it",
-        ("27.prioritize.8",),
-        _limited,
-    ),
-    Act(
-        "limited: the program is killed",
-        "what it has not answered is asked again",
-        ("27.hello.12",),
-        _limited_killed,
-    ),
-)

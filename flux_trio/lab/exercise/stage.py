@@ -354,6 +354,25 @@ class Act:
     orders: frozenset[Order] = frozenset(Order)
 
 
+class Acts(list[Act]):
+    """Acts in the order in which they are played: that of their functions."""
+
+    def act(
+        self,
+        title: str,
+        looks: str,
+        clauses: tuple[str, ...],
+        orders: frozenset[Order] = frozenset(Order),
+    ) -> Callable[[Play], Play]:
+        """Add the act that a function plays, see `Act`; a decorator."""
+
+        def add(play: Play) -> Play:
+            self.append(Act(title, looks, clauses, play, orders))
+            return play
+
+        return add
+
+
 async def many(stage: Stage, count: int, **shape: Any) -> list[int]:
     """Submit `count` jobs of the same `shape`, as in `Stage.submit`, and return their ids."""
     return [await stage.submit(**shape) for _ in range(count)]

@@ -14,7 +14,7 @@ from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Idset, Jobspec
-from flux_trio.lab.exercise.stage import SCHED_MACHINE, Stage, Stuck
+from flux_trio.lab.exercise.stage import SCHED_MACHINE, Acts, Stage, Stuck
 from flux_trio.messages import (
     Errno,
     Request,
@@ -28,6 +28,8 @@ from flux_trio.messages import (
 
 WHY: Final = "refused by an exercise"
 OTHER_EXEC: Final = "other-exec"
+
+STAND_IN_ACTS: Final = Acts()
 
 
 class StandIn:
@@ -131,30 +133,11 @@ async def executing(stage: Stage) -> AsyncIterator[StandIn]:
 START: Final = f"{OTHER_EXEC}.{topics.START_METHOD}"
 
 
-async def hello_refused(stage: Stage) -> None:
-    """The job manager refuses sched-hello (RFC 27, Hello)."""
-    async with standing_in(stage, topics.JOB_MANAGER) as manager:
-        await manager.refuse(await manager.asked(topics.SCHED_HELLO), "27.hello.17")
-
-
-async def ready_refused(stage: Stage) -> None:
-    """The job manager refuses sched-ready (RFC 27, Ready)."""
-    async with standing_in(stage, topics.JOB_MANAGER) as manager:
-        manager.end(await manager.asked(topics.SCHED_HELLO))
-        await manager.refuse(await manager.asked(topics.SCHED_READY), "27.ready.15")
-
-
-async def release_refused(stage: Stage) -> None:
-    """The resource service takes a node away, and refuses its release (RFC 28, Release Request)."""
-    before = stage.nready
-    async with standing_in(stage, topics.RESOURCE) as resource:
-        acquire = await resource.asked(topics.RESOURCE_ACQUIRE)
-        resource.change(acquire, Grown(SCHED_MACHINE, SCHED_MACHINE.ranks, Idset()))
-        await stage.ready(before)
-        resource.change(acquire, Shrunk(Idset.of([1])))
-        await resource.refuse(await resource.asked(topics.RESOURCE_RELEASE), "28.release.10")
-
-
+@STAND_IN_ACTS.act(
+    "a cancel comes when the answer is under way",
+    "it is ignored, and the job keeps what it has",
+    ("27.cancel.6",),
+)
 async def cancel_comes_too_late(stage: Stage) -> None:
     """The job manager cancels a request when its SUCCESS is under way (RFC 27, Cancel)."""
     async with standing_in(stage, topics.JOB_MANAGER) as manager:
@@ -181,3 +164,30 @@ async def _canceled(manager: StandIn, jobid: int) -> None:
     if (found := await manager.allocated()) != (jobid, AllocType.CANCEL):
         text = "a job has all nodes, and its cancel came too late; for the next one"
         raise Stuck(f"{text} expected {AllocType.CANCEL:d}, got {found[1]}", "27.cancel.6")
+
+
+@STAND_IN_ACTS.act("the program's hello is refused", "it ends", ("27.hello.17",))
+async def hello_refused(stage: Stage) -> None:
+    """The job manager refuses sched-hello (RFC 27, Hello)."""
+    async with standing_in(stage, topics.JOB_MANAGER) as manager:
+        await manager.refuse(await manager.asked(topics.SCHED_HELLO), "27.hello.17")
+
+
+@STAND_IN_ACTS.act("the program's ready is refused", "it ends", ("27.ready.15",))
+async def ready_refused(stage: Stage) -> None:
+    """The job manager refuses sched-ready (RFC 27, Ready)."""
+    async with standing_in(stage, topics.JOB_MANAGER) as manager:
+        manager.end(await manager.asked(topics.SCHED_HELLO))
+        await manager.refuse(await manager.asked(topics.SCHED_READY), "27.ready.15")
+
+
+@STAND_IN_ACTS.act("the release of a node is refused", "it ends", ("28.release.10",))
+async def release_refused(stage: Stage) -> None:
+    """The resource service takes a node away, and refuses its release (RFC 28, Release Request)."""
+    before = stage.nready
+    async with standing_in(stage, topics.RESOURCE) as resource:
+        acquire = await resource.asked(topics.RESOURCE_ACQUIRE)
+        resource.change(acquire, Grown(SCHED_MACHINE, SCHED_MACHINE.ranks, Idset()))
+        await stage.ready(before)
+        resource.change(acquire, Shrunk(Idset.of([1])))
+        await resource.refuse(await resource.asked(topics.RESOURCE_RELEASE), "28.release.10")
