@@ -25,10 +25,6 @@ WOULD_FIND: Final[dict[str, str]] = {
         "more seeds: several commits have to be in the transaction that finds the disk full; then "
         "`ordered` finds it"
     ),
-    "multifactor-forgets-dependencies-of-before": (
-        "a plugin that is loaded while jobs wait for a limit; after a restart the limit is reached "
-        "again before they are asked about, since all jobs have been counted"
-    ),
     "read-back-job-is-refused": (
         "more seeds: the job manager has to read a job back after job-ingest has stored it and "
         "before it submits it"
