@@ -179,7 +179,7 @@ def test_commit_after_the_last_slice_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_rest_of_a_backup_that_is_called_complete_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "read_mark", lambda _: None)
     outcome = run_plan(plan_of(Recover(BEFORE_ITS_END, "nothing")), properties=[Copied])
-    assert "copied" in outcome.broken
+    assert outcome.problems == ("copied: in a backup backup/state.sqlite: no such file",)
 
 
 # --- what seeds draw

@@ -42,7 +42,7 @@ class Copied(Watcher):
         kind, message = record.kind, record.message
         if kind == _SEND:
             if type(message) is Response and message.topic == topics.KVS_BACKUP:
-                self._answered(message)
+                self._answered(record.party, message)
         elif kind == _FAULT:
             if self.world.disk.backup.is_under_way and tool_after(record):
                 self._before = self.world.disk.values()
@@ -50,8 +50,10 @@ class Copied(Watcher):
             before, self._before = self._before, None
             self._look_at_the_rest(before)
 
-    def _answered(self, response: Response) -> None:
+    def _answered(self, party: str, response: Response) -> None:
         backup = self.world.disk.backup
+        if party != topics.KVS or party in self.world.liars:
+            return  # the broker answers for a kvs that is away
         if not response.errnum:
             self._compare(self.world.disk.values())
         elif not backup.is_under_way and backup.directory and backup.directory.exists():
@@ -73,7 +75,7 @@ class Copied(Watcher):
 
     def _compare(self, values: Values) -> None:
         for each in problems_of(self._directory, values, self.world.now):
-            self.found(f"in a backup {each}")
+            self.found(f"in a backup {self.world.disk.without_directory(each)}")
 
 
 def problems_of(directory: Path, values: Values, now: float) -> Iterator[str]:

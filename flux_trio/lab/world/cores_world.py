@@ -261,7 +261,8 @@ class CoresWorld(World[Station]):
         try:
             self.disk.reopen()
         except FluxError as error:
-            self.errors.append(f"before the instance started again: {error}")
+            text = self.disk.without_directory(str(error))
+            self.errors.append(f"before the instance started again: {text}")
             self.disk.reopen()
         self.began()
         self._note_config()

@@ -108,6 +108,12 @@ class Disk:
         if self._directory is not None:
             self._directory.cleanup()
 
+    def without_directory(self, text: str) -> str:
+        """Return a text whose paths begin in the world's own directory: its name is another one
+        each time.
+        """
+        return text if self._directory is None else text.replace(f"{self._directory.name}/", "")
+
     def values(self) -> Values:
         """Return all that is stored."""
         return values_of(self.store)
