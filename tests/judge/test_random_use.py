@@ -9,8 +9,7 @@ resources.
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,29 +20,18 @@ import trio
 from flux_trio import jobtap
 from flux_trio.broker import Handle
 from flux_trio.config import Config, parse_config
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import ResourceSet
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.messages import FluxError, topics
+from flux_trio.messages import topics
+from tests.support.administration import NNODES, Administrator, machine
 from tests.support.judged import judge
 from tests.support.perilog import Acting
 from tests.support.scenarios import Stage, play_on
 
-STEPS = 60
+LASTS_S = 40.0
 PAUSES_S = (0.0, 0.0, 0.001, 0.05, 0.3, 1.0, 3.0)
 DELAYS_S = (0.0, 0.0, 0.0, 0.2, 2.0)
 """How long a service that answers late takes before each turn."""
-END_S = 600.0
-"""Longer than all jobs of a story take one after the other."""
-NNODES, CORES = 4, 2
-PROPERTIES = {"fast": Idset.parse("0-1"), "big": Idset.parse("1-3")}
-CONSTRAINTS: tuple[dict[str, Any], ...] = (
-    {"properties": ["fast"]},
-    {"properties": ["^fast"]},
-    {"ranks": ["0,2"]},
-    {"hostlist": ["node[1-2]"]},
-    {"not": [{"ranks": ["3"]}]},
-    {"or": [{"properties": ["big"]}, {"ranks": ["0"]}]},
-)
 
 EXEC = """
 [exec]
@@ -163,59 +151,45 @@ class Late:
         return inputs
 
 
-class Story:
-    """What happens, drawn from one seed."""
+class Story(Administrator):
+    """What happens in less than a minute: services answer truly, but perhaps late."""
+
+    lasts_s = LASTS_S
+    pauses_s = PAUSES_S
+    runs_s = (0.0, 0.5, 2.0, 7.0)
+    durations_s = (0.0, 1.0, 10.0)  # shorter than some jobs take
 
     def __init__(self, stage: Stage, world: World, draw: random.Random) -> None:
-        self.stage = stage
-        self.world = world
-        self.random = draw
-        self.jobs: list[int] = []
-        self.done: Counter[str] = Counter()
-        self.steps: dict[Callable[[], Awaitable[None]], int] = {  # and how often, in proportion
+        super().__init__(stage, draw)
+        self.queues = world.queues
+        self.late = world.late
+        self.steps = {  # and how often, in proportion
             self.submit: 14,
             self.bring_resources: 1,
             self.cancel: 4,
             self.set_urgency: 4,
             self.submit_and_change_urgency: 2,
-            self.update: 2,
+            self.set_duration: 2,
             self.reload: 3,
             self.reload_with_holders: 2,
-            self.stop_queue: 1,
+            self.stop_queues: 1,
+            self.start_queues: 1,
             self.drain: 2,
+            self.undrain: 2,
             self.exclude: 1,
-            self.fail_node: 1,
+            self.lose_node: 1,
         }
 
-    async def play(self) -> None:
-        """Take all steps; then let held jobs run, and everything end."""
-        for name in self.world.late:
+    async def work(self) -> None:
+        """As an administrator, with services that are late from now on."""
+        for name in self.late:
             await self.make_late(name)
-        for _ in range(STEPS):
-            await trio.sleep(self.random.choice(PAUSES_S))
-            (step,) = self.random.choices(list(self.steps), list(self.steps.values()))
-            try:
-                await step()
-            except FluxError:
-                continue  # a job that is over or refused, or a service that is not there
-            self.done[step.__name__] += 1
-        await self.put_everything_right()
-        await self.stage.settle(END_S)
+        await super().work()
         assert (await self.stage.call(topics.JOB_STATS))["states"]["run"] == 0
 
     async def put_everything_right(self) -> None:
-        """No node is down, drained or excluded any more, and no job is held."""
-        await self.stage.call(topics.RESOURCE_EXCLUDE, targets="")
-        status = await self.stage.call(topics.RESOURCE_STATUS)
-        if status["offline"]:
-            await self.stage.call(topics.RESOURCE_UP, targets=status["offline"])
-        for targets in status["drained"]:
-            await self.stage.call(topics.RESOURCE_UNDRAIN, targets=targets)
-        for jobid in self.jobs:
-            try:
-                await self.stage.set_urgency(jobid, 16)
-            except FluxError:
-                continue
+        """The services are there as they are configured."""
+        await self.open_everything()
 
     async def make_late(self, name: str) -> None:
         """From now on the service takes its time."""
@@ -227,27 +201,9 @@ class Story:
             await spec.main(late, task_status=task_status)
 
         supervisor.specs[name] = msgspec.structs.replace(spec, main=main)
-        await supervisor.remove(name)
-        await supervisor.load(name)
+        await self.reload(name)
 
     # --- steps
-
-    async def submit(self, urgency: int | None = None) -> None:
-        draw = self.random.choice
-        attributes: dict[str, Any] = {}
-        if self.random.random() < 0.3:
-            attributes["system.constraints"] = draw(CONSTRAINTS)
-        if self.world.queues and self.random.random() < 0.7:
-            attributes["system.queue"] = draw(self.world.queues)
-        shape = draw(({"ntasks": draw((1, 1, 2, 3, 4, 5))}, {"nnodes": draw((1, 2, 4))}))
-        jobid = await self.stage.submit_test(
-            {"run_duration": draw((0.0, 0.5, 2.0, 7.0))},
-            urgency=draw((0, 5, 16, 16, 30)) if urgency is None else urgency,
-            duration=draw((0.0, 1.0, 10.0)),  # shorter than some jobs take
-            attributes=attributes,
-            **shape,
-        )
-        self.jobs.append(jobid)
 
     async def bring_resources(self) -> None:
         """A job that the scheduler does not know of."""
@@ -260,66 +216,12 @@ class Story:
         await self.submit(urgency=16)
         await self.stage.set_urgency(self.jobs[-1], self.random.choice((0, 1, 31)))
 
-    async def cancel(self) -> None:
-        if self.jobs:
-            await self.stage.cancel(self.random.choice(self.jobs))
-
-    async def set_urgency(self) -> None:
-        if self.jobs:
-            urgency = self.random.choice((0, 1, 16, 20, 31))
-            await self.stage.set_urgency(self.random.choice(self.jobs), urgency)
-
-    async def update(self) -> None:
-        if self.jobs:
-            updates = {"attributes.system.duration": self.random.choice((5.0, 50.0))}
-            jobid = self.random.choice(self.jobs)
-            await self.stage.call(topics.JOB_UPDATE, id=jobid, updates=updates)
-
-    async def reload(self) -> None:
-        name = self.random.choice(("sched", "sched", "job-exec", "job-manager"))
-        await self.stage.instance.supervisor.remove(name)
-        await self.pause()
-        await self.stage.instance.supervisor.load(name)
-
     async def reload_with_holders(self) -> None:
         """Jobs hold resources while the scheduler or the job manager is away, and some end then."""
         for _ in range(3):
             await self.submit(urgency=30)
         await trio.sleep(0.4)
         await self.reload()
-
-    async def stop_queue(self) -> None:
-        named = {"name": self.random.choice(self.world.queues)} if self.world.queues else {}
-        await self.stage.call(topics.JOB_QUEUE_START, start=False, **named)
-        await self.pause()
-        await self.stage.call(topics.JOB_QUEUE_START, start=True, **named)
-
-    async def drain(self) -> None:
-        rank = str(self.random.randrange(NNODES))
-        await self.stage.call(topics.RESOURCE_DRAIN, targets=rank)
-        await self.pause()
-        await self.stage.call(topics.RESOURCE_UNDRAIN, targets=rank)
-
-    async def fail_node(self) -> None:
-        rank = str(self.random.randrange(NNODES))
-        await self.stage.call(topics.RESOURCE_DOWN, targets=rank)
-        await self.pause()
-        await self.stage.call(topics.RESOURCE_UP, targets=rank)
-
-    async def exclude(self) -> None:
-        """The scheduler is shrunk, which ends the jobs there, and grown again."""
-        rank = str(self.random.randrange(NNODES))
-        await self.stage.call(topics.RESOURCE_EXCLUDE, targets=rank)
-        await self.pause()
-        await self.stage.call(topics.RESOURCE_EXCLUDE, targets="")
-
-    async def pause(self) -> None:
-        await trio.sleep(self.random.choice((0.0, 0.01, 1.0)))
-
-
-def machine() -> ResourceSet:
-    entries = [(rank, (1 << CORES) - 1, 0) for rank in range(NNODES)]
-    return ResourceSet.build(entries, "node{}".format, properties=PROPERTIES)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -328,7 +230,7 @@ def test_no_clause_is_broken_by_any_use(world: str, seed: int) -> None:
     given, draw = WORLDS[world], random.Random(seed)
 
     async def play(stage: Stage) -> None:
-        await Story(stage, given, draw).play()
+        await Story(stage, given, draw).work()
 
     trace = play_on(play, given.config, seed, machine(), given.plugins(draw))
     found = judge(trace, ALL_RULES, is_late=bool(given.late)).violations

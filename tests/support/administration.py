@@ -98,6 +98,11 @@ def draw_config(draw: random.Random) -> Config:
 class Administrator:
     """What happens in the hour, step by step."""
 
+    lasts_s = HOUR_S
+    pauses_s: tuple[float, ...] = PAUSES_S
+    runs_s: tuple[float, ...] = RUNS_S
+    durations_s: tuple[float, ...] = (0.0, 10.0, 100.0)
+
     def __init__(self, stage: Stage, draw: random.Random) -> None:
         self.stage = stage
         self.random = draw
@@ -106,7 +111,7 @@ class Administrator:
         self.done: Counter[str] = Counter()
         self._others: AsyncExitStack | None = None  # the execution service that has taken over
         self._nursery: trio.Nursery
-        self._steps: dict[Callable[[], Awaitable[None]], int] = {  # how often, in proportion
+        self.steps: dict[Callable[[], Awaitable[None]], int] = {  # how often, in proportion
             self.submit: 20,
             self.submit_many: 8,
             self.cancel: 4,
@@ -133,32 +138,34 @@ class Administrator:
     async def work(self) -> None:
         """Do anything for an hour; then put everything right, and let all jobs end."""
         async with trio.open_nursery() as self._nursery:
-            end = trio.current_time() + HOUR_S
+            end = trio.current_time() + self.lasts_s
             while trio.current_time() < end:
-                await trio.sleep(self.random.choice(PAUSES_S))
-                (step,) = self.random.choices(list(self._steps), list(self._steps.values()))
+                await trio.sleep(self.random.choice(self.pauses_s))
+                (step,) = self.random.choices(list(self.steps), list(self.steps.values()))
                 try:
                     await step()
                 except FluxError:
                     continue  # what a service refuses, or one that is not there
                 self.done[step.__name__] += 1
-            await self._put_everything_right()
+            await self.put_everything_right()
             await self.stage.settle(END_S)
             self._nursery.cancel_scope.cancel()
 
-    async def _put_everything_right(self) -> None:
+    async def put_everything_right(self) -> None:
+        """The services are as they were, and nothing keeps a job from running."""
         await self.end_override()
         await self.stage.call(topics.CONFIG_LOAD, config={"exec": {"simulate": True}})
         for name in ("sched", "job-exec"):
-            await self._reload(name)
-        await self._open_everything()
+            await self.reload(name)
+        await self.open_everything()
+
+    async def open_everything(self) -> None:
+        """No queue is stopped, no node is down, drained or excluded, and no job is held."""
         for jobid in self.jobs:
             try:
                 await self.stage.set_urgency(jobid, 16)
             except FluxError:
                 continue
-
-    async def _open_everything(self) -> None:
         await self.stage.call(topics.RESOURCE_EXCLUDE, targets="")
         status = await self.stage.call(topics.RESOURCE_STATUS)
         if status["offline"]:
@@ -170,22 +177,22 @@ class Administrator:
 
     # --- users
 
-    async def submit(self) -> None:
+    async def submit(self, urgency: int | None = None) -> None:
         """A job of any size, in any queue."""
         draw = self.random
         attributes: dict[str, Any] = {}
         if draw.random() < 0.3:
             attributes["system.constraints"] = draw.choice(CONSTRAINTS)
         if draw.random() < 0.5:
-            attributes["system.queue"] = self._queue()
+            attributes["system.queue"] = self.any_queue()
         shapes: tuple[dict[str, Any], ...] = (
             {"ntasks": draw.choice((1, 1, 2, 4))},
             {"nnodes": draw.choice((1, 2, 4))},
         )
         jobid = await self.stage.submit_test(
-            {"run_duration": draw.choice(RUNS_S)},
-            urgency=draw.choice((0, 5, 16, 16, 30)),
-            duration=draw.choice((0.0, 10.0, 100.0)),
+            {"run_duration": draw.choice(self.runs_s)},
+            urgency=draw.choice((0, 5, 16, 16, 30)) if urgency is None else urgency,
+            duration=draw.choice(self.durations_s),
             attributes=attributes,
             **draw.choice(shapes),
         )
@@ -196,14 +203,14 @@ class Administrator:
             await self.submit()
 
     async def cancel(self) -> None:
-        await self.stage.cancel(self._job())
+        await self.stage.cancel(self.any_job())
 
     async def set_urgency(self) -> None:
-        await self.stage.set_urgency(self._job(), self.random.choice((0, 1, 16, 20, 31)))
+        await self.stage.set_urgency(self.any_job(), self.random.choice((0, 1, 16, 20, 31)))
 
     async def move(self) -> None:
         """A job that has no resources goes to another queue."""
-        queue = self._queue()
+        queue = self.any_queue()
         asked = {"max_entries": 100, "attrs": ["queue"], "constraint": {"states": ["pending"]}}
         pending = (await self.stage.call(topics.LIST_LIST, **asked))["jobs"]
         others = [each["id"] for each in pending if each.get("queue") != queue]
@@ -215,15 +222,15 @@ class Administrator:
 
     async def set_duration(self) -> None:
         updates = {"attributes.system.duration": self.random.choice((5.0, 50.0))}
-        await self.stage.call(topics.JOB_UPDATE, id=self._job(), updates=updates)
+        await self.stage.call(topics.JOB_UPDATE, id=self.any_job(), updates=updates)
 
-    def _job(self) -> int:
+    def any_job(self) -> int:
         """One of the later jobs, of which many wait or run."""
         if not self.jobs:
             raise FluxError(Errno.ENOENT, "no job yet")
         return self.random.choice(self.jobs[-12:])
 
-    def _queue(self) -> str:
+    def any_queue(self) -> str:
         """Mostly one that is there."""
         return self.random.choice([*self.queues * 3, *QUEUES, VIRTUAL])
 
@@ -263,12 +270,12 @@ class Administrator:
     async def lose_node(self) -> None:
         rank = self._rank()
         await self.stage.call(topics.RESOURCE_DOWN, targets=rank)
-        await self._pause()
+        await self.pause()
         await self.stage.call(topics.RESOURCE_UP, targets=rank)
 
     async def exclude(self) -> None:
         await self.stage.call(topics.RESOURCE_EXCLUDE, targets=self._rank())
-        await self._pause()
+        await self.pause()
         await self.stage.call(topics.RESOURCE_EXCLUDE, targets="")
 
     def _rank(self) -> str:
@@ -276,17 +283,15 @@ class Administrator:
 
     # --- services
 
-    async def reload(self) -> None:
-        await self._reload(self.random.choice(MODULES))
-
-    async def _reload(self, name: str) -> None:
+    async def reload(self, name: str = "") -> None:
+        name = name or self.random.choice(MODULES)
         supervisor = self.stage.instance.supervisor
         if name in supervisor:
             await supervisor.remove(name)
-            await self._pause()
+            await self.pause()
         await supervisor.load(name)
 
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
         await trio.sleep(self.random.choice((0.0, 0.01, 1.0, 10.0)))
 
     async def override_execution(self) -> None:
@@ -294,7 +299,7 @@ class Administrator:
         await self.end_override()
         if self.random.random() < 0.7 and topics.JOB_EXEC in self.stage.instance.supervisor:
             await self.stage.instance.supervisor.remove(topics.JOB_EXEC)
-            await self._pause()
+            await self.pause()
         await self._attach(HONEST)
 
     async def end_override(self) -> None:
@@ -303,10 +308,10 @@ class Administrator:
             others, self._others = self._others, None
             await others.aclose()
         if topics.JOB_EXEC not in self.stage.instance.supervisor:
-            await self._pause()
+            await self.pause()
             await self.stage.instance.supervisor.load(topics.JOB_EXEC)
         elif self.random.random() < 0.5:
-            await self._reload(topics.JOB_EXEC)
+            await self.reload(topics.JOB_EXEC)
 
     async def lie_about_execution(self) -> None:
         """An execution service takes over, and answers the next start as no RFC has it."""
@@ -318,7 +323,7 @@ class Administrator:
         await trio.sleep(self.random.choice((0.5, 30.0)))
         if self.random.random() < 0.5:  # the next one comes before it has left
             await self.stage.instance.supervisor.load(topics.JOB_EXEC)
-            await self._pause()
+            await self.pause()
         await self.end_override()
 
     async def _attach(self, name: str) -> None:
@@ -339,11 +344,11 @@ class Administrator:
     async def lie_about_resources(self) -> None:
         """A scheduler takes over that answers the first request as no RFC has it."""
         await self.stage.instance.supervisor.remove("sched")
-        await self._pause()
+        await self.pause()
         async with self.stage.instance.connect(BAD_SCHED) as handle:
             with trio.move_on_after(self.random.choice((0.5, 10.0))):
                 await schedule_badly(handle, self.random.choice(SCHED_LIES))
-        await self._pause()
+        await self.pause()
         await self.stage.instance.supervisor.load("sched")
 
     async def acquire_again(self) -> None:
@@ -352,4 +357,4 @@ class Administrator:
             async with handle.stream(topics.RESOURCE_ACQUIRE, {"group": "default"}) as told:
                 async for _ in told:
                     break
-            await self._pause()
+            await self.pause()
