@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pytest
 
 from flux_trio.formats import job_key
-from flux_trio.judge import Monitor
 from flux_trio.judge.rules import rfc21_events, rfc21_states, rfc33_queues
 from flux_trio.judge.views.scheduling import LINK
 from flux_trio.messages import Errno, Request, Response, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Kind
+from tests.support.judged import CONTEXTS, ByHand
 
 JOB: Final = 1
-MANAGER, KVS = topics.JOB_MANAGER, topics.KVS
+MANAGER = topics.JOB_MANAGER
 ENDED: Final = {"module": MANAGER, "what": "crashed"}
 STARTED: Final = {"module": MANAGER, "what": "started"}
-CONTEXTS: Final[dict[str, dict[str, Any]]] = {
-    "submit": {"userid": 1000},
-    "priority": {"priority": 16},
-    "exception": {"type": "cancel", "severity": 0},
-    "finish": {"status": 0},
-    "release": {"ranks": "all", "final": True},
-    "jobspec-update": {"attributes.system.queue": "other"},
-}
 TO_SCHED: Final = ("submit", "validate", "depend", "priority")
 TO_RUN: Final = (*TO_SCHED, "alloc")
 TO_CLEANUP: Final = (*TO_RUN, "start", "finish", "release")
@@ -40,36 +32,22 @@ CLAUSES: Final = [
 ]
 
 
-class Trace:
+class Trace(ByHand):
     """A job manager that logs events of one job, with a monitor of the rules about them."""
 
     def __init__(self) -> None:
         rules = [*rfc21_states.RULES.all, *rfc21_events.RULES.all, *rfc33_queues.RULES.all]
-        self.monitor = Monitor([each for each in rules if each.clause in CLAUSES], {})
-        self._n = 0
+        super().__init__(rules, CLAUSES)
         self.put(Kind.RECV, Request(topics.EXEC_HELLO, {"service": "exec"}, 1, routes=("exec",)))
 
-    @property
-    def named(self) -> list[str]:
-        return [each.clause for each in self.monitor.violations]
-
-    def put(self, kind: Kind, message: Any = None, data: dict[str, Any] | None = None) -> None:
-        self._n += 1
-        self.monitor.observe(Record(self._n, float(self._n), kind, MANAGER, KVS, 0, message, data))
-
-    def log(self, *names: str) -> None:
-        for name in names:
-            data = {"id": JOB, "name": name, "context": CONTEXTS.get(name, {})}
-            self.put(Kind.EVENT, data=data)
-
-    def commit(self, matchtag: int, errnum: int = 0) -> None:
-        """Events that were logged are stored, or not."""
+    def commit(self, matchtag: int, errnum: int | None = 0) -> None:
+        """Events that were logged are stored, or not; None: there is no answer."""
         answer = {} if not errnum else "the disk fails"
         self.put(Kind.SEND, Request(topics.KVS_COMMIT, {"ops": []}, matchtag))
-        self.put(
-            Kind.RECV,
-            Response(topics.KVS_COMMIT, answer, errnum, matchtag=matchtag, routes=(MANAGER,)),
-        )
+        if errnum is not None:
+            routes = (MANAGER,)
+            said = Response(topics.KVS_COMMIT, answer, errnum, matchtag=matchtag, routes=routes)
+            self.put(Kind.RECV, said)
 
     def read(self, *stored: str) -> None:
         """The job manager reads an eventlog that has these events."""
@@ -124,7 +102,7 @@ def test_what_is_stored_of_a_job_has_happened(
     trace.log(*TO_SCHED)
     trace.commit(1)
     trace.log("alloc")
-    trace.put(Kind.SEND, Request(topics.KVS_COMMIT, {"ops": []}, 2))  # it gets no answer
+    trace.commit(2, None)
     trace.put(Kind.MODULE, data=ended)
     trace.read(*stored)
     trace.log("flux-restart", "priority")
@@ -155,6 +133,25 @@ def test_end_of_the_job_manager_is_known_though_nobody_heard_its_disconnect(
     trace.put(Kind.MODULE, data=ended)
     trace.log("validate")
     assert trace.named == named
+
+
+@pytest.mark.parametrize(
+    ("errnum", "ended", "is_named"),
+    [(Errno.EIO, ENDED, False), (None, ENDED, False), (0, ENDED, True), (Errno.EIO, None, True)],
+    ids=["refused", "unanswered", "stored", "same job manager"],
+)
+def test_submit_event_is_told_again_only_by_the_next_manager_if_nothing_is_stored(
+    errnum: int | None, ended: dict[str, str] | None, is_named: bool
+) -> None:
+    trace = Trace()
+    trace.commit(9)
+    trace.log("submit", "validate")
+    trace.commit(1, errnum)
+    if ended is not None:
+        trace.put(Kind.MODULE, data=ended)
+    trace.log("submit", "validate")
+    named = ["21.events.3", "21.criteria.3"]
+    assert [each for each in named if each in trace.named] == (named if is_named else [])
 
 
 @pytest.mark.parametrize(("ended", "peer"), [(ENDED, ""), (STARTED, "exec")])
@@ -198,5 +195,5 @@ def test_a_job_of_before_the_trace_may_be_moved_after_plugins_were_asked(
     trace = Trace()
     trace.log(*before)
     trace.put(Kind.HOOK, data={"plugin": "p", "hook": "job.validate", "id": JOB, "error": None})
-    trace.log("jobspec-update")
+    trace.log("jobspec-update", **{"attributes.system.queue": "other"})
     assert trace.named == named

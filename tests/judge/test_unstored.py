@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from flux_trio.judge import Monitor
 from flux_trio.judge.rules import rfc21_events
 from flux_trio.messages import Request, Response, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Kind
+from tests.support.judged import ByHand
 
-MANAGER, KVS = topics.JOB_MANAGER, topics.KVS
+MANAGER = topics.JOB_MANAGER
 LOG = "job.0000.0000.0000.000{}.eventlog"
 
 
-class Story:
+class Story(ByHand):
     """Two jobs are submitted in one turn, whose first commit has the events of job 1."""
 
     def __init__(self, *clauses: str) -> None:
-        self.monitor = Monitor(
-            [each for each in rfc21_events.RULES.all if each.clause in clauses], {}
-        )
-        self.n = 0
+        super().__init__(rfc21_events.RULES.all, clauses, step_s=0.0)
         hello = Request(topics.EXEC_HELLO, {"service": "job-exec"}, 1, routes=("job-exec",))
         self.put(Kind.RECV, hello)
         for job in (1, 2):
-            self.log(job, "submit", "validate")
+            self.log("submit", "validate", job=job)
         self.commit(1, "validate")
-
-    def put(self, kind: Kind, message: Any = None, data: dict[str, Any] | None = None) -> None:
-        self.n += 1
-        self.monitor.observe(Record(self.n, 1.0, kind, MANAGER, KVS, 0, message, data))
-
-    def log(self, job: int, *names: str) -> None:
-        for name in names:
-            self.put(Kind.EVENT, data={"id": job, "name": name, "context": {}})
 
     def commit(self, job: int, *names: str) -> None:
         """Store events of a job; the number of the commit is the job's."""
@@ -61,7 +48,7 @@ def test_events_stay_unstored_only_if_their_turn_was_cut_short(is_cut_short: boo
     owed = [each.text for each in story.monitor.debts()]
     lost = ["validate event of job 2 is in no eventlog: it was never stored"]
     assert owed == ([] if is_cut_short else lost)
-    story.log(2, "submit", "validate", "depend")
+    story.log("submit", "validate", "depend", job=2)
     story.commit(2, "validate", "depend")
     assert story.monitor.violations == []
 
@@ -76,5 +63,5 @@ def test_event_of_a_turn_is_stored_when_all_commits_of_the_turn_are(
     for number in answered:
         story.stored(number)
     story.end()
-    story.log(2, "submit", "validate")
-    assert [each.clause for each in story.monitor.violations] == named
+    story.log("submit", "validate", job=2)
+    assert story.named == named

@@ -280,6 +280,51 @@ def hand_made(*steps: Trace | Record, epoch: float = 1e9) -> Trace:
     return trace
 
 
+CONTEXTS: dict[str, dict[str, Any]] = {
+    "submit": {"userid": 1000},
+    "priority": {"priority": 16},
+    "exception": {"type": "cancel", "severity": 0},
+    "finish": {"status": 0},
+    "release": {"ranks": "all", "final": True},
+}
+
+
+class ByHand:
+    """A monitor of some rules that is told one record after the other, all of the job manager."""
+
+    def __init__(self, rules: Iterable[Rule], clauses: Iterable[str] = (), step_s: float = 1.0):
+        chosen = set(clauses)
+        kept = [each for each in rules if not chosen or each.clause in chosen]
+        self.monitor = Monitor(kept, {})
+        self._n = 0
+        self._step_s = step_s
+
+    @property
+    def named(self) -> list[str]:
+        """The clauses that are broken so far."""
+        return [each.clause for each in self.monitor.violations]
+
+    def put(
+        self,
+        kind: Kind,
+        message: Message | None = None,
+        data: dict[str, Any] | None = None,
+        *,
+        party: str = topics.JOB_MANAGER,
+        peer: str = topics.KVS,
+    ) -> None:
+        """The next record, `step_s` seconds after the last one."""
+        self._n += 1
+        t = 1.0 + (self._n - 1) * self._step_s
+        self.monitor.observe(Record(self._n, t, kind, party, peer, 0, message, data))
+
+    def log(self, *names: str, job: int = 1, **context: Any) -> None:
+        """Events of a job, with their usual contexts or this one."""
+        for name in names:
+            data = {"id": job, "name": name, "context": context or CONTEXTS.get(name, {})}
+            self.put(Kind.EVENT, data=data)
+
+
 # --- how
 
 
