@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from flux_trio.judge.engine import readers
 from flux_trio.judge.engine.monitor import Monitor, Verdict
@@ -13,28 +12,10 @@ from flux_trio.judge.engine.selector import job_id, logged, received, sent, whil
 from flux_trio.judge.engine.view import Mark, view
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.judge.views.calls import ANSWER, ANSWERS
-from flux_trio.messages import Event, Request, Response
+from flux_trio.messages import Request, Response
 from flux_trio.trace import Record
 from tests.explore.search.places import snapshot
-from tests.support.judged import (
-    CLAUSES,
-    REMOVED,
-    come_back,
-    cut,
-    cut_before,
-    drop,
-    drop_receipt,
-    duplicate,
-    edit_payload,
-    find,
-    hand_made,
-    insert,
-    judge,
-    made,
-    made_event,
-    move,
-    receipt,
-)
+from tests.support.judged import CLAUSES, come_back, hand_made, judge, made, made_event
 
 
 def counting(record, seen):
@@ -278,67 +259,3 @@ def test_a_view_of_one_key_may_have_records_of_many():
     told = made("x", "y", Request("a.b", {"ids": [1, 2]}))
     monitor = judge(hand_made(made_event(1, "start"), told), rules.all)
     assert monitor.all(ages) == {1: 2, 2: 1}
-
-
-# --- the helpers that plant violations
-
-
-@pytest.fixture
-def trace() -> list[Record]:
-    return hand_made(
-        made("x", "y", Request("a.b", {"id": 1})),
-        made_event(1, "start"),
-        made("y", "x", Response("a.b", {"id": 1})),
-    )
-
-
-def told(trace: list[Record]) -> list[str]:
-    """Each record in a few words; a receipt with the place of its send."""
-    lines = []
-    for place, record in enumerate(trace, 1):
-        assert record.n == place
-        what = record.data["name"] if record.data else record.message.topic
-        lines.append(f"{record.kind} {what}" + (f" of {record.ref}" if record.ref else ""))
-    return lines
-
-
-def test_a_dropped_message_is_neither_sent_nor_received(trace):
-    assert told(drop(trace, find(trace, "a.b", "request"))) == [
-        "event start",
-        "send a.b",
-        "recv a.b of 2",
-    ]
-    assert told(drop_receipt(trace, trace[0]))[:2] == ["send a.b", "event start"]
-
-
-def test_a_message_is_moved_and_repeated_whole(trace):
-    moved = move(trace, trace[0], after=trace[2])
-    assert told(moved)[:3] == ["event start", "send a.b", "recv a.b of 2"]
-    assert moved[1].t == trace[2].t
-    twice = duplicate(trace, trace[0])
-    assert told(twice)[:4] == ["send a.b", "recv a.b of 1", "send a.b", "recv a.b of 3"]
-
-
-def test_an_edit_changes_what_was_sent_and_what_was_received(trace):
-    edited = edit_payload(trace, trace[0], id=REMOVED, more=2)
-    assert [record.message.payload for record in edited[:2]] == [{"more": 2}] * 2
-    assert trace[0].message.payload == {"id": 1}
-
-
-def test_made_records_go_where_they_are_put(trace):
-    event = Event("e.x", {})
-    inserted = insert(trace, trace[2], *made("x", "y", event), before=True)
-    assert told(inserted)[2:4] == ["send e.x", "recv e.x of 3"]
-
-
-def test_a_trace_is_cut_after_a_record_or_before_it(trace):
-    assert cut(trace, trace[2]) == trace[:3]
-    assert cut_before(trace, trace[2]) == trace[:2]
-    assert receipt(trace, trace[0]) is trace[1]
-
-
-def test_what_is_not_there_is_an_error_that_says_so(trace):
-    with pytest.raises(AssertionError, match=r"no request a\.c"):
-        find(trace, "a.c", "request")
-    with pytest.raises(AssertionError, match="only 1 of"):
-        find(trace, "a.b", "request", nth=1)

@@ -105,11 +105,6 @@ def drop(trace: Trace, *records: Record) -> Trace:
     return renumber([record for record in trace if id(record) not in gone])
 
 
-def drop_receipt(trace: Trace, send: Record) -> Trace:
-    """The message was sent and is still on its way."""
-    return renumber([r for r in trace if not (r.kind == RECV and r.ref == send.n)])
-
-
 def insert(trace: Trace, anchor: Record, *records: Record, before: bool = False) -> Trace:
     """With made records right after `anchor` (a message: after its last receipt), or `before`."""
     last = _n_max(trace)
