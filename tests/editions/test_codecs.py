@@ -7,7 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.editions import CLASSIC, CURRENT, Codec, Edition, rfc27, rfc28, rfc32, rfc33
+from flux_trio.editions import (
+    CLASSIC,
+    CURRENT,
+    EDITIONS,
+    Codec,
+    Edition,
+    rfc27,
+    rfc28,
+    rfc32,
+    rfc33,
+)
 from flux_trio.editions.rfc28 import Change, Expires, Grown, Offline, Online, Shrunk
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.messages import FluxError, Request
@@ -16,49 +26,43 @@ R = ResourceSet.build([(rank, 1, 0) for rank in range(3)], lambda rank: f"n{rank
 PLAIN: dict[str, Any] = R.to_json()
 UP, DOWN = Idset.parse("0-1"), Idset.parse("2")
 
+
+def both(payload: Any) -> tuple[Any, Any]:
+    """The payload is the same in both editions."""
+    return payload, payload
+
+
 # By field of Edition: a value, its payload in the classic and in the current edition.
 WRITTEN: list[tuple[str, Any, Any, Any]] = [
     ("sched_hello", rfc27.Hello(), None, {"partial-ok": False}),
     (
         "held_job",
         rfc27.HeldJob(1, 16, 1000, 5.0),
-        {"id": 1, "priority": 16, "userid": 1000, "t_submit": 5.0},
-        {"id": 1, "priority": 16, "userid": 1000, "t_submit": 5.0},
+        *both({"id": 1, "priority": 16, "userid": 1000, "t_submit": 5.0}),
     ),
-    ("sched_ready", rfc27.Ready("unlimited"), {"mode": "unlimited"}, {"mode": "unlimited"}),
-    (
-        "sched_ready",
-        rfc27.Ready("limited", 8),
-        {"mode": "limited", "limit": 8},
-        {"mode": "limited", "limit": 8},
-    ),
-    ("waiting", rfc27.Waiting(4), {"count": 4}, {"count": 4}),
+    ("sched_ready", rfc27.Ready("unlimited"), *both({"mode": "unlimited"})),
+    ("sched_ready", rfc27.Ready("limited", 8), *both({"mode": "limited", "limit": 8})),
+    ("waiting", rfc27.Waiting(4), *both({"count": 4})),
     (
         "alloc",
         rfc27.Alloc(1, 16, 1000, {"version": 1}, 5.0),
-        {"id": 1, "priority": 16, "userid": 1000, "jobspec": {"version": 1}, "t_submit": 5.0},
-        {"id": 1, "priority": 16, "userid": 1000, "jobspec": {"version": 1}, "t_submit": 5.0},
+        *both(
+            {"id": 1, "priority": 16, "userid": 1000, "jobspec": {"version": 1}, "t_submit": 5.0}
+        ),
     ),
     (
         "alloc_answer",
         rfc27.AllocAnswer(1, rfc27.AllocType.ANNOTATE, annotations={"user": {"x": 1}}),
-        {"id": 1, "type": 1, "annotations": {"user": {"x": 1}}},
-        {"id": 1, "type": 1, "annotations": {"user": {"x": 1}}},
+        *both({"id": 1, "type": 1, "annotations": {"user": {"x": 1}}}),
     ),
     (
         "alloc_answer",
         rfc27.AllocAnswer(1, rfc27.AllocType.DENY, note="no"),
-        {"id": 1, "type": 2, "note": "no"},
-        {"id": 1, "type": 2, "note": "no"},
+        *both({"id": 1, "type": 2, "note": "no"}),
     ),
-    ("cancel", rfc27.Cancel(1), {"id": 1}, {"id": 1}),
-    ("prioritize", rfc27.Prioritize([(1, 31)]), {"jobs": [[1, 31]]}, {"jobs": [[1, 31]]}),
-    (
-        "expiration",
-        rfc27.Expiration(1, 99),
-        {"id": 1, "expiration": 99},
-        {"id": 1, "expiration": 99},
-    ),
+    ("cancel", rfc27.Cancel(1), *both({"id": 1})),
+    ("prioritize", rfc27.Prioritize([(1, 31)]), *both({"jobs": [[1, 31]]})),
+    ("expiration", rfc27.Expiration(1, 99), *both({"id": 1, "expiration": 99})),
     ("free", rfc27.Free(1, R), {"id": 1}, {"id": 1, "R": PLAIN, "final": True}),
     ("acquire", rfc28.Acquire("default"), {"group": "default"}, None),
     (
@@ -78,10 +82,9 @@ WRITTEN: list[tuple[str, Any, Any, Any]] = [
     (
         "queue_status",
         rfc33.QueueStatus(enable=False, start=True, disable_reason="full", blocked="scheduler"),
-        {"enable": False, "start": True, "disable_reason": "full", "blocked": "scheduler"},
-        {"enable": False, "start": True, "disable_reason": "full", "blocked": "scheduler"},
+        *both({"enable": False, "start": True, "disable_reason": "full", "blocked": "scheduler"}),
     ),
-    ("exec_hello", rfc32.Hello("job-exec"), {"service": "job-exec"}, {"service": "job-exec"}),
+    ("exec_hello", rfc32.Hello("job-exec"), *both({"service": "job-exec"})),
     (
         "start",
         rfc32.Start(1, 1000, {"version": 1}, reattach=False, R=R),
@@ -91,29 +94,27 @@ WRITTEN: list[tuple[str, Any, Any, Any]] = [
     (
         "start_answer",
         rfc32.StartAnswer(1, rfc32.Started()),
-        {"id": 1, "type": "start", "data": {}},
-        {"id": 1, "type": "start", "data": {}},
+        *both({"id": 1, "type": "start", "data": {}}),
     ),
     (
         "start_answer",
         rfc32.StartAnswer(1, rfc32.Released("0-2", final=True)),
-        {"id": 1, "type": "release", "data": {"ranks": "0-2", "final": True}},
-        {"id": 1, "type": "release", "data": {"ranks": "0-2", "final": True}},
+        *both({"id": 1, "type": "release", "data": {"ranks": "0-2", "final": True}}),
     ),
     (
         "start_answer",
         rfc32.StartAnswer(1, rfc32.Raised(0, "exec", "lost")),
-        {"id": 1, "type": "exception", "data": {"severity": 0, "type": "exec", "note": "lost"}},
-        {"id": 1, "type": "exception", "data": {"severity": 0, "type": "exec", "note": "lost"}},
+        *both(
+            {"id": 1, "type": "exception", "data": {"severity": 0, "type": "exec", "note": "lost"}}
+        ),
     ),
     (
         "start_answer",
         rfc32.StartAnswer(1, rfc32.Finished(256)),
-        {"id": 1, "type": "finish", "data": {"status": 256}},
-        {"id": 1, "type": "finish", "data": {"status": 256}},
+        *both({"id": 1, "type": "finish", "data": {"status": 256}}),
     ),
 ]
-EDITIONS = pytest.mark.parametrize("edition", [CLASSIC, CURRENT], ids=lambda each: each.name)
+EACH = pytest.mark.parametrize("edition", [CLASSIC, CURRENT], ids=lambda each: each.name)
 
 
 @pytest.mark.parametrize(("field", "value", "classic", "current"), WRITTEN)
@@ -124,7 +125,7 @@ def test_payload_has_the_keys_of_each_edition(
     assert getattr(CURRENT, field).write(value) == current
 
 
-@EDITIONS
+@EACH
 @pytest.mark.parametrize(("field", "value"), [each[:2] for each in WRITTEN])
 def test_what_is_written_is_read_again(edition: Edition, field: str, value: Any) -> None:
     """A key that the edition does not have is not read again, as R in the classic one."""
@@ -133,6 +134,12 @@ def test_what_is_written_is_read_again(edition: Edition, field: str, value: Any)
     read = codec.read(Request("x.y", payload))
     assert codec.write(read) == payload
     assert read == value or edition is CLASSIC
+
+
+def test_editions_are_found_by_their_own_name_and_are_values_that_nobody_changes() -> None:
+    assert {name: edition.name for name, edition in EDITIONS.items()} == {"classic": "classic"}
+    with pytest.raises(AttributeError, match="immutable"):
+        CLASSIC.hello_needs_no_start_outstanding = False  # type: ignore[misc]  # that is the point
 
 
 def test_every_codec_of_an_edition_is_tested_here() -> None:

@@ -49,10 +49,6 @@ def test_hello_says_whether_the_scheduler_understands_free(payload: Any, partial
     assert CURRENT.sched_hello.read(read(payload)).partial_ok is partial_ok
 
 
-def test_hello_says_partial_ok_in_any_case() -> None:
-    assert CURRENT.sched_hello.write(rfc27.Hello()) == {"partial-ok": False}
-
-
 def test_classic_hello_has_no_payload() -> None:
     with pytest.raises(FluxError, match="takes no payload"):
         CLASSIC.sched_hello.read(read({"partial-ok": True}))
