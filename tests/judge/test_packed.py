@@ -109,7 +109,7 @@ def test_a_monitor_keeps_an_ended_job_in_three_packed_views_alone() -> None:
     left = {
         each.clause if each in ALL_RULES else each.name: key
         for each, states in monitor.states.items()
-        for key in dict.__iter__(states)  # without what is packed
+        for key in getattr(states, "unpacked", states)
         for part in (key if isinstance(key, tuple) else (key,))
         if part in ended
     }

@@ -6,7 +6,7 @@ trace as it happens, or read one afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -23,7 +23,7 @@ from flux_trio.judge.engine.selector import CLOCK, FAULT, job_id
 from flux_trio.judge.engine.view import Key, Place, View, put
 from flux_trio.trace import Record
 
-States: TypeAlias = dict[Key, Hashable]
+States: TypeAlias = MutableMapping[Key, Hashable]
 Note: TypeAlias = Callable[[Record, frozenset[str]], object]
 """A function that is called with a record, and the clauses that it kept or broke."""
 

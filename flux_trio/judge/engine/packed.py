@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator
-from itertools import chain
+from collections.abc import Callable, Hashable, Iterator, MutableMapping
 from typing import Any, Final, NamedTuple
 
 _MAX: Final = 2**63
-# Faster than through super().
-_get: Final = dict[Any, Any].get
-_has: Final = dict[Any, Any].__contains__
-_set: Final = dict[Any, Any].__setitem__
 
 
 class Packing(NamedTuple):
@@ -28,20 +23,21 @@ class Packing(NamedTuple):
     unpack: Callable[[int], Hashable]
 
 
-class Packed(dict[Any, Any]):
+class Packed(MutableMapping[Any, Any]):
     """The states of a view by key. A state that its packing can turn into a number is in an array,
     if its key is an integer.
     """
 
     def __init__(self, packing: Packing) -> None:
-        super().__init__()
         self._packing = packing
         self._pack = packing.pack
+        self.unpacked: dict[Any, Any] = {}
+        """The states that are no numbers."""
         self._keys = array("q")
         self._numbers = array("q")
 
     def get(self, key: Any, default: Any = None) -> Any:
-        found = _get(self, key)
+        found = self.unpacked.get(key)
         if found is not None:
             return found
         at = self._place(key)
@@ -56,11 +52,11 @@ class Packed(dict[Any, Any]):
     def __setitem__(self, key: Any, state: Any) -> None:
         number = self._pack(state)
         if number is None or not 0 <= number < _MAX or type(key) is not int or not 0 <= key < _MAX:
-            if not _has(self, key):  # nearly always it is here already
+            if key not in self.unpacked:  # nearly always it is there already
                 self._remove(key)
-            _set(self, key, state)
+            self.unpacked[key] = state
             return
-        super().pop(key, None)
+        self.unpacked.pop(key, None)
         at = bisect_left(self._keys, key)
         if at < len(self._keys) and self._keys[at] == key:
             self._numbers[at] = number
@@ -68,38 +64,18 @@ class Packed(dict[Any, Any]):
             self._keys.insert(at, key)
             self._numbers.insert(at, number)
 
-    def pop(self, key: Any, default: Any = None) -> Any:
-        if _has(self, key):
-            return super().pop(key)
-        found = self.get(key, default)
-        self._remove(key)
-        return found
-
-    def clear(self) -> None:
-        super().clear()
-        del self._keys[:]
-        del self._numbers[:]
-
-    def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or self._place(key) is not None
+    def __delitem__(self, key: Any) -> None:
+        if key in self.unpacked:
+            del self.unpacked[key]
+        elif not self._remove(key):
+            raise KeyError(key)
 
     def __len__(self) -> int:
-        return super().__len__() + len(self._keys)
+        return len(self.unpacked) + len(self._keys)
 
     def __iter__(self) -> Iterator[Any]:
-        yield from super().__iter__()
+        yield from self.unpacked
         yield from self._keys
-
-    def items(self) -> Any:
-        """Yield keys and states, packed ones too."""
-        return chain(super().items(), zip(self._keys, self._unpacked(), strict=True))
-
-    def values(self) -> Any:
-        """Yield the states, packed ones too."""
-        return chain(super().values(), self._unpacked())
-
-    def _unpacked(self) -> Iterator[Any]:
-        return map(self._packing.unpack, self._numbers)
 
     def _place(self, key: object) -> int | None:
         keys = self._keys
@@ -108,8 +84,10 @@ class Packed(dict[Any, Any]):
         at = bisect_left(keys, key)
         return at if keys[at] == key else None
 
-    def _remove(self, key: object) -> None:
+    def _remove(self, key: object) -> bool:
+        """Remove a packed state; return whether there was one."""
         at = self._place(key)
         if at is not None:
             del self._keys[at]
             del self._numbers[at]
+        return at is not None

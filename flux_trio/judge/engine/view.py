@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -81,7 +81,7 @@ class Seen(Protocol):
         """The roles of the parties."""
 
     @property
-    def states(self) -> Mapping[Any, dict[Any, Any]]:
+    def states(self) -> Mapping[Any, MutableMapping[Any, Any]]:
         """The states by view and key; faster than `at`, for keys that are surely hashable."""
 
     def at(self, view: View, key: Key = ()) -> Any:
@@ -164,7 +164,7 @@ def views_marked(selectors: Iterable[Selector]) -> Iterator[View]:
             yield from selector.mark.trait.views()
 
 
-def put(states: dict[Any, Any], key: Key, state: Hashable | None) -> None:
+def put(states: MutableMapping[Any, Any], key: Key, state: Hashable | None) -> None:
     """Store a state; None removes it."""
     if state is None:
         states.pop(key, None)

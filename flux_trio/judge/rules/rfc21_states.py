@@ -11,15 +11,25 @@ from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views import execution
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG, LOGGING, Log, Logging, broken_event, log_of
-from flux_trio.judge.views.jobs import LIFE, ORDER, JobState, Life, is_fatal, is_late
+from flux_trio.judge.views.jobs import (
+    CLEANUP,
+    DEPEND,
+    LIFE,
+    NEW,
+    ORDER,
+    PRIORITY,
+    RUN,
+    SCHED,
+    JobState,
+    Life,
+    is_fatal,
+    is_late,
+)
 from flux_trio.judge.views.scheduling import ASKED, asked_of, gives_late_grant_back
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
-
-NEW, DEPEND, PRIORITY, SCHED = JobState.NEW, JobState.DEPEND, JobState.PRIORITY, JobState.SCHED
-RUN, CLEANUP = JobState.RUN, JobState.CLEANUP
 
 
 def _life(record: Record, seen: Seen) -> Life:

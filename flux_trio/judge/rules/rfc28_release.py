@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, require_key
@@ -10,6 +10,7 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, message, payload, received, sent
 from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.acquiring import NONE
+from flux_trio.judge.views.calls import call_key
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, Acquired, as_received
 from flux_trio.messages import Request, topics
@@ -94,11 +95,6 @@ def release_comes_after_shrink(record: Record, seen: Seen) -> Finding:
     return True
 
 
-def _releases(record: Record, _seen: Seen) -> list[tuple[Any, None]]:
-    found = message(record)
-    return [((getattr(found, "routes", ())[:1], getattr(found, "matchtag", 0)), None)]
-
-
 def _fold_release(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
     found = message(record)
     if not isinstance(found, Request):
@@ -113,7 +109,7 @@ IN_ORDER: Final = view(
     "releases in order",
     received("request", topics.RESOURCE_RELEASE),
     sent("response", topics.RESOURCE_RELEASE),
-    parts=_releases,
+    key=call_key,
     fold=_fold_release,
     reads=(AS_SENT,),
 )
@@ -122,7 +118,7 @@ IN_ORDER: Final = view(
 
 @RULES.judge("28.release.4", sent("response", topics.RESOURCE_RELEASE), views=[IN_ORDER])
 def a_release_in_order_is_accepted(record: Record, seen: Seen) -> Finding:
-    n = seen.at(IN_ORDER, _releases(record, seen)[0][0])
+    n = seen.at(IN_ORDER, call_key(record))
     if n is None or not errnum(record):
         return n is not None
     text = f"a resource.release of shrunk targets got error {errnum(record)}"

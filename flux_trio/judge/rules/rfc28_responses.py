@@ -17,9 +17,10 @@ from flux_trio.judge.engine.selector import errnum, payload, sent
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.administered import ADMINISTERED, Administered, administered
+from flux_trio.judge.views.calls import client_of
 from flux_trio.judge.views.resource_sets import targets_of
 from flux_trio.judge.views.resources import AS_SENT, Acquired
-from flux_trio.messages import Response, topics
+from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -34,17 +35,11 @@ def is_of(type_: str) -> Callable[[dict[str, Any]], bool]:
     return lambda content: content.get("type") == type_
 
 
-def client_of(record: Record) -> str:
-    """Return the peer to which a response goes."""
-    found = record.message
-    return found.routes[0] if isinstance(found, Response) and found.routes else record.peer
-
-
 def as_sent(record: Record, seen: Seen) -> Acquired | None:
     """Return the resources that the receiver of a response has acquired by the earlier responses
     that were sent to it, received or not.
     """
-    found: Acquired | None = seen.at(AS_SENT, client_of(record))
+    found: Acquired | None = seen.at(AS_SENT, client_of(record) or record.peer)
     return found
 
 

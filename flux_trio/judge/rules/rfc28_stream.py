@@ -13,7 +13,6 @@ from flux_trio.judge.engine.selector import (
     errnum,
     job_id,
     logged,
-    message,
     no_key,
     noted,
     payload,
@@ -24,7 +23,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.acquiring import change_of
-from flux_trio.judge.views.calls import ENDS
+from flux_trio.judge.views.calls import ENDS, call_key
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.jobs import LIFE, is_fatal
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
@@ -36,7 +35,7 @@ from flux_trio.judge.views.resources import (
     as_received,
 )
 from flux_trio.judge.views.scheduling import SUCCESSES
-from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
@@ -62,9 +61,8 @@ class Stream(Live, frozen=True, gc=False):
 
 
 def _key(record: Record) -> tuple[str, int]:
-    found = message(record)
-    assert isinstance(found, (Request, Response))
-    return (found.routes[0] if found.routes else record.peer, found.matchtag)
+    client, matchtag = call_key(record)
+    return (client or record.peer, matchtag)
 
 
 def _streams(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:

@@ -35,7 +35,7 @@ from flux_trio.judge.views.execution import (
     link_of,
     outstanding,
 )
-from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages import Errno, Request, topics
 from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
@@ -154,13 +154,7 @@ def _must_accept(record: Record, seen: Seen) -> Finding:
     if not errnum(record):
         return True
     text = f"no start request is outstanding: expected success for {hello.peer}, got an error"
-    return Broken(f"exec-hello: {text}: {payload_text(record)}", (hello.n,))
-
-
-def payload_text(record: Record) -> str:
-    """Return the text of an error response."""
-    found = message(record)
-    return found.error_text if isinstance(found, Response) else ""
+    return Broken(f"exec-hello: {text}: {response_of(record).error_text}", (hello.n,))
 
 
 @RULES.judge("32.hello.6", ANSWERED, views=(LINK,))
@@ -182,7 +176,9 @@ def a_fatality_ends_all_starts(record: Record, seen: Seen) -> Finding:
     if not errnum(record):
         return True
     text = "its error response ended all starts: expected success for a new exec-hello"
-    return Broken(f"exec-hello: {text}, got an error: {payload_text(record)}", (link.fatal,))
+    return Broken(
+        f"exec-hello: {text}, got an error: {response_of(record).error_text}", (link.fatal,)
+    )
 
 
 @RULES.judge("32.start.38", ANSWERED, views=(LINK, STARTS))

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, no_key, noted, payload, sent
+from flux_trio.judge.engine.selector import (
+    ANY_DISCONNECT,
+    no_key,
+    noted,
+    payload,
+    response_of,
+    sent,
+)
 from flux_trio.judge.engine.view import Place, Seen, Selector, view
 from flux_trio.judge.views.calls import (
     DROP,
@@ -146,14 +153,10 @@ def a_request_is_answered(outcome: Outcome | None, record: Record, seen: Seen) -
         return _left_unanswered(record, seen)
     if outcome.errnum:
         return None
-    return outcome.payload is not str or Broken(
-        f"{outcome.topic}: errnum 0 with text {text_of(record)!r:.80}; expected an errnum"
-    )
-
-
-def text_of(record: Record) -> object:
-    """Return the payload of a response that should be an object."""
-    return getattr(record.message, "payload", None)
+    if outcome.payload is not str:
+        return True
+    text = f"errnum 0 with text {response_of(record).payload!r:.80}; expected an errnum"
+    return Broken(f"{outcome.topic}: {text}")
 
 
 def _left_unanswered(record: Record, seen: Seen) -> Finding:

@@ -20,7 +20,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.acquiring import NONE
-from flux_trio.judge.views.calls import ENDS
+from flux_trio.judge.views.calls import ENDS, client_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
 
@@ -56,8 +56,7 @@ class Administered(Live, frozen=True, gc=False):
 def _after_drain(was: Administered, record: Record) -> Administered:
     """A drain or undrain takes effect when it is answered."""
     found = message(record)
-    client = next(iter(getattr(found, "routes", ())), "")
-    topic = topic_of(record)
+    client, topic = client_of(record), topic_of(record)
     if isinstance(found, Request):
         targets = idset_of(payload(record).get("targets")) or NONE
         return was.but(asked=(*was.asked, Drain(client, topic, targets)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -19,7 +19,6 @@ from flux_trio.judge.checks.shapes import idset_of, members, part
 from flux_trio.judge.engine.selector import (
     LOOKUP_TOPICS,
     errnum,
-    message,
     once,
     payload,
     received,
@@ -28,6 +27,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Seen, seen_once, view
 from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.views.calls import call_key
 from flux_trio.judge.views.commits import job_with
 from flux_trio.judge.views.kvs import commit_ops, keys_asked, values_answered
 from flux_trio.judge.views.traits import BY_SCHEDULER, CARRIES_R, WITH_R
@@ -103,29 +103,19 @@ def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
     return functools.wraps(read)(cached)
 
 
-def _lookups(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
-    found = message(record)
-    return [((found.routes[:1], found.matchtag), None)]  # type: ignore[union-attr] # by their selectors
-
-
 def _fold_lookup(
     _jobs: tuple[int | None, ...] | None, _part: None, record: Record, _seen: Seen
 ) -> tuple[int | None, ...] | None:
-    if not topic_is_request(record):
+    if not isinstance(record.message, Request):
         return None
     return tuple([job_with(key, "R") for key in keys_asked(record)])
-
-
-def topic_is_request(record: Record) -> bool:
-    """Whether the message is a request."""
-    return isinstance(record.message, Request)
 
 
 LOOKUPS: Final = view(
     "lookups of R",
     sent("request", *LOOKUP_TOPICS),
     received("response", *LOOKUP_TOPICS),
-    parts=_lookups,
+    key=call_key,
     fold=_fold_lookup,
 )
 """By client and matchtag: the jobs whose R is being looked up, None for another key."""
@@ -185,8 +175,7 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
     if topic in LOOKUP_TOPICS:
         if record.party != seen.facts.scheduler or errnum(record):
             return []
-        ((key, _),) = _lookups(record, seen)
-        pairs = zip(seen.at(LOOKUPS, key) or (), values_answered(record), strict=False)
+        pairs = zip(seen.at(LOOKUPS, call_key(record)) or (), values_answered(record), strict=False)
         return [
             _of_job(jobid, text, record.t) for jobid, text in pairs if None not in (jobid, text)
         ]

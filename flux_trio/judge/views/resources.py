@@ -24,7 +24,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, View, view
 from flux_trio.judge.views.acquiring import NONE, change_of
-from flux_trio.judge.views.calls import ENDS
+from flux_trio.judge.views.calls import ENDS, client_of
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     LOOKUPS,
@@ -174,8 +174,7 @@ def _client(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
     if record.message is None:
         content = payload(record)
         return [(str(content.get("module")), None)] if content.get("what") in ENDS else []
-    routes = getattr(record.message, "routes", ())
-    return [(routes[0] if routes else record.party, None)]
+    return [(client_of(record) or record.party, None)]
 
 
 def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acquired | None:
