@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -9,7 +10,7 @@ import click
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import color_option
-from flux_trio.cli.terminal.shown_values import local_time
+from flux_trio.cli.terminal.shown_values import HumanTimes, local_time
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -35,7 +36,7 @@ def dmesg(
 
     Exit codes: 0, 1 if you are not the owner, 2 for wrong usage.
     """
-    lines = _Lines(human, delta, color)
+    lines = _Lines(HumanTimes(delta) if human else None, color)
 
     async def show(client: Client) -> None:
         from flux_trio.messages import topics
@@ -52,15 +53,12 @@ def dmesg(
     with_client(show)
 
 
+@dataclass
 class _Lines:
-    """Formats entries of the log as lines."""
+    """Formats entries of the log as lines; `human` are their times, if they are for people."""
 
-    def __init__(self, human: bool, delta: bool, color: bool) -> None:
-        self._human = human
-        self._delta = delta
-        self._color = color
-        self._minute = ""
-        self._since = 0.0
+    human: HumanTimes | None
+    color: bool
 
     def line(self, entry: dict[str, Any]) -> str:
         from flux_trio.formats import printable
@@ -77,16 +75,9 @@ class _Lines:
         return f"{time} {who}: {text}"
 
     def _time(self, timestamp: float) -> str:
-        if not self._human:
-            return local_time(timestamp).astimezone().isoformat(timespec="microseconds")
-        minute = local_time(timestamp).strftime("%b%d %H:%M")
-        if minute != self._minute:
-            self._minute, self._since = minute, timestamp
-            return f"[{minute}]"
-        offset = timestamp - self._since
-        if self._delta:
-            self._since = timestamp
-        return f"[{offset:>+11.6f}]"
+        if self.human is not None:
+            return self.human.text(timestamp)
+        return local_time(timestamp).astimezone().isoformat(timespec="microseconds")
 
     def _style(self, text: str, **how: Any) -> str:
-        return click.style(text, **how) if self._color else text
+        return click.style(text, **how) if self.color else text

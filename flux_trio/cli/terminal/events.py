@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import click
 import msgspec
 
-from flux_trio.cli.terminal.shown_values import local_time
+from flux_trio.cli.terminal.shown_values import HumanTimes, local_time
 from flux_trio.formats import Event, parse_event, printable, printable_json
 
 FORMS: Final = ("text", "json")
@@ -20,6 +20,7 @@ def event_text(line: str) -> str:
     return EventTexts().text(line)
 
 
+@dataclass
 class EventTexts:
     """Formats the events of one eventlog, in one of FORMS, with times in one of TIMES.
 
@@ -27,17 +28,15 @@ class EventTexts:
     `human` the local minute, then seconds since the previous event.
     """
 
-    def __init__(self, form: str = "text", times: str = "raw", *, color: bool = False) -> None:
-        self._form = form
-        self._times = times
-        self._color = color
-        self._first: float | None = None
-        self._minute = ""  # the last minute that `human` has shown
-        self._before = 0.0
+    form: str = "text"
+    times: str = "raw"
+    color: bool = False
+    _first: float | None = None
+    _human: HumanTimes = field(default_factory=lambda: HumanTimes(delta=True))
 
     def text(self, line: str) -> str:
         """Return the text of the next line of the eventlog. Raises FormatError."""
-        if self._form == "json":
+        if self.form == "json":
             return printable_json(line)
         event = parse_event(line)
         if self._first is None:
@@ -53,27 +52,18 @@ class EventTexts:
         return f"{time} {name}{''.join(context)}"
 
     def _time(self, timestamp: float) -> str:
-        moment = local_time(timestamp)
-        match self._times:
+        match self.times:
             case "iso":
-                return moment.isoformat(timespec="microseconds")
+                return local_time(timestamp).isoformat(timespec="microseconds")
             case "offset":
                 return f"{timestamp - (self._first or 0.0):.6f}"
             case "human":
-                return self._human(moment, timestamp)
+                return self._human.text(timestamp)
             case _:
                 return f"{timestamp:.6f}"
 
-    def _human(self, moment: datetime, timestamp: float) -> str:
-        minute = moment.strftime("%b%d %H:%M")
-        before, self._before = self._before, timestamp
-        if minute != self._minute:
-            self._minute = minute
-            return f"[{minute}]"
-        return f"[{timestamp - before:>+11.6f}]"
-
     def _style(self, text: str, **how: Any) -> str:
-        return click.style(text, **how) if self._color else text
+        return click.style(text, **how) if self.color else text
 
 
 def read_match(text: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pwd
 import signal
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -33,6 +34,25 @@ def local_time(timestamp: float) -> datetime:
     A user may give a timestamp that is out of the calendar's range.
     """
     return datetime.fromtimestamp(min(max(0.0, timestamp), _LAST))
+
+
+@dataclass
+class HumanTimes:
+    """Times in a row: the local minute, then seconds since; with `delta`, since the one before."""
+
+    delta: bool = False
+    _minute: str = ""
+    _since: float = 0.0
+
+    def text(self, timestamp: float) -> str:
+        minute = local_time(timestamp).strftime("%b%d %H:%M")
+        if minute != self._minute:
+            self._minute, self._since = minute, timestamp
+            return f"[{minute}]"
+        offset = timestamp - self._since
+        if self.delta:
+            self._since = timestamp
+        return f"[{offset:>+11.6f}]"
 
 
 def how_it_ended(code: int) -> str:
