@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.process.groups import unwrapping
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from flux_trio.client import Client
 
 
 @click.command(cls=Command)
@@ -37,6 +37,7 @@ def backup(*, statedir: Path | None, directory: Path) -> None:
     Exit codes: 0, 1 if there is no complete copy, 2 for wrong usage.
     """
     from flux_trio.client import STATEDIR_VARIABLE, URI_VARIABLE, NoInstance, default_statedir
+    from flux_trio.messages import topics
     from flux_trio.store.state_directory import STATE_FILE
 
     environ = dict(os.environ)
@@ -44,35 +45,19 @@ def backup(*, statedir: Path | None, directory: Path) -> None:
         environ.pop(URI_VARIABLE, None)
         environ[STATEDIR_VARIABLE] = str(statedir)
     where = Path(environ.get(STATEDIR_VARIABLE) or default_statedir(environ))
+    whole = {"directory": str(directory.absolute())}
+
+    async def ask(client: Client) -> int:
+        return int((await client.call(topics.BROKER_BACKUP, whole))["bytes"])
+
     try:
-        nbytes = _of_instance(environ, directory.absolute())
-    except NoInstance as error:
-        if URI_VARIABLE in environ or not (where / STATE_FILE).exists():
-            raise CommandError(str(error)) from None
+        nbytes = with_client(ask, environ)
+    except CommandError as error:
+        is_here = URI_VARIABLE not in environ and (where / STATE_FILE).exists()
+        if not (is_here and isinstance(error.__cause__, NoInstance)):
+            raise
         nbytes = _of_stopped(where.absolute(), directory.absolute())
     click.echo(f"{directory}: {nbytes} bytes")
-
-
-def _of_instance(environ: Mapping[str, str], directory: Path) -> int:
-    """Let the instance make the backup, and return its size. Raises NoInstance and CommandError."""
-    import anyio
-
-    from flux_trio.client import ClientError, NoInstance, await_instance, open_client
-    from flux_trio.messages import FluxError, LocalProtocolError, topics
-
-    async def ask() -> int:
-        async with open_client(*await await_instance(environ)) as client:
-            answer = await client.call(topics.BROKER_BACKUP, {"directory": str(directory)})
-            return int(answer["bytes"])
-
-    refused = (ClientError, FluxError, LocalProtocolError)
-    try:
-        with unwrapping(*refused):
-            return anyio.run(ask, backend="asyncio")
-    except NoInstance:
-        raise
-    except refused as error:
-        raise CommandError(str(error)) from None
 
 
 def _of_stopped(statedir: Path, directory: Path) -> int:

@@ -23,10 +23,10 @@ def with_client(
 ) -> T:
     """Call `use` with a client of the instance that `environ` names, and return its result.
 
-    Raises CommandError if there is no instance, if it refuses the connection, if the connection is
-    lost, or if `use` raises CommandError, FluxError, FormatError or LocalProtocolError (a message
-    cannot hold the value, for example an argument that is not UTF-8). An OSError of `use` is raised
-    as it is.
+    Raises CommandError, whose cause is the error of the client, if there is no instance, if it
+    refuses the connection, if the connection is lost, or if `use` raises CommandError, FluxError,
+    FormatError or LocalProtocolError (a message cannot hold the value, for example an argument that
+    is not UTF-8). An OSError of `use` is raised as it is.
     """
     import anyio
 
@@ -44,7 +44,7 @@ def with_client(
         with unwrapping(CommandError, OSError, *refused):  # OSError: `app` says what it is
             return anyio.run(main, backend="asyncio")  # starts in half the time that Trio takes
     except refused as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(str(error)) from error
 
 
 @asynccontextmanager
