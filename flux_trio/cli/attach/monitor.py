@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from flux_trio.cli.attach.serving import TO
-from flux_trio.cli.terminal.errors import CommandError, complain, remark, write_text
+from flux_trio.cli.terminal.errors import CommandError, Unusable, complain, remark, write_text
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import color_option
 from flux_trio.process.groups import unwrapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flux_trio.trace.told import Told
 
 BROKEN: Final = 1
-NOT_JOINED: Final = 2
 REFRESH_S: Final = 1.0
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -94,12 +93,6 @@ def _kept_in(trace: Path | None, files: ExitStack) -> Callable[[Told], object]:
     return lambda told: file.write(told.text())
 
 
-class NotJoined(CommandError):
-    """The instance is not there, does not let this user in, or is not what it says."""
-
-    exit_code = NOT_JOINED
-
-
 def _joined(to: str | None, watch: Callable[[str], Awaitable[Monitor]]) -> Monitor:
     import trio
 
@@ -111,7 +104,7 @@ def _joined(to: str | None, watch: Callable[[str], Awaitable[Monitor]]) -> Monit
         with unwrapping(CommandError, OSError, TransportError, FluxError):
             watched: Monitor = trio.run(watch, flux_uri(to, os.environ))
     except (TransportError, FluxError) as error:
-        raise NotJoined(str(error)) from None
+        raise Unusable(str(error)) from None
     return watched
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.judge.traces import Unreadable, opened_twice, refuse_to_overwrite
-from flux_trio.cli.terminal.errors import remark, write_text
+from flux_trio.cli.judge.traces import opened_twice, refuse_to_overwrite
+from flux_trio.cli.terminal.errors import Unusable, remark, write_text
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import EDITION_OPTION
 
@@ -97,7 +97,7 @@ def check(
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_text(output, text, Unreadable)
+        write_text(output, text, Unusable)
     ctx.exit(0 if judgement.is_kept else BROKEN)
 
 
@@ -111,9 +111,9 @@ def _departures(name: str) -> list[Departure]:
         return parse_known(Path(name).read_text(encoding="utf-8"))
     except OSError as error:
         text = f"{name}: {error.strerror}, and it is not one of {', '.join(shipped())}"
-        raise Unreadable(text) from None
+        raise Unusable(text) from None
     except (FormatError, UnicodeError) as error:
-        raise Unreadable(f"{name}: {error}") from None
+        raise Unusable(f"{name}: {error}") from None
 
 
 def _report(

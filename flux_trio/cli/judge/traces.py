@@ -12,28 +12,20 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.terminal.errors import CommandError, complain
+from flux_trio.cli.terminal.errors import CommandError, Unusable, complain
 from flux_trio.process.private import FILE_MODE, making_private
 
 if TYPE_CHECKING:
     from flux_trio.trace import Source, TurnSink
 
-UNREADABLE: Final = 2
-
-
-class Unreadable(CommandError):
-    """The file is not a trace that can be read, or the report on it cannot be written."""
-
-    exit_code = UNREADABLE
-
 
 @contextmanager
 def opened(trace: Path) -> Iterator[Source]:
-    """Yield the trace of a file. Errors of the file, also of its records, become Unreadable."""
+    """Yield the trace of a file. Errors of the file, also of its records, become Unusable."""
     from flux_trio.trace import read_trace, text_lines
 
     with _errors_of(trace), trace.open("rb") as file:
@@ -47,7 +39,7 @@ def opened_twice(
     """Yield the trace of a file, and a function that reads it once more after its end.
 
     `-` is standard input. A pipe is kept in a temporary file meanwhile, since it can be read only
-    once. Errors become Unreadable, as those of `opened`; `cut` is called as by `read_trace`.
+    once. Errors become Unusable, as those of `opened`; `cut` is called as by `read_trace`.
     """
     from flux_trio.trace import read_trace, text_lines
 
@@ -94,9 +86,9 @@ def _errors_of(file: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unreadable(f"{file}: {error.strerror}") from None
+        raise Unusable(f"{file}: {error.strerror}") from None
     except FormatError as error:
-        raise Unreadable(f"{file}: {error}") from None
+        raise Unusable(f"{file}: {error}") from None
 
 
 def refuse_to_overwrite(trace: Path, output: Path | None) -> None:

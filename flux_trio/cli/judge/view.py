@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.core import ParameterSource
 
-from flux_trio.cli.terminal.errors import CommandError, write_text
+from flux_trio.cli.terminal.errors import CommandError, Unusable, write_text
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import EDITION_OPTION
 
@@ -84,7 +84,7 @@ def view(
     Exit codes: 0, 1 if the instance does not answer or ends, 2 if the trace cannot be read, the
     page cannot be written, or for wrong usage.
     """
-    from flux_trio.cli.judge.traces import Unreadable, refuse_to_overwrite
+    from flux_trio.cli.judge.traces import refuse_to_overwrite
 
     if live == (trace is not None):
         raise click.UsageError("expected either TRACE or --live")
@@ -94,7 +94,7 @@ def view(
         return
     output = output or Path(f"{trace.name}.html")
     refuse_to_overwrite(trace, output)
-    write_text(output, _page(trace, span, edition), Unreadable)
+    write_text(output, _page(trace, span, edition), Unusable)
     click.echo(f"wrote {output}")
 
 

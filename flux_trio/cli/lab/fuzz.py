@@ -181,8 +181,8 @@ def fuzz(
 
     from flux_trio.cli.lab.fuzz_report import write_report
     from flux_trio.cli.lab.fuzz_workers import new_process, processes, workers_of
-    from flux_trio.cli.lab.fuzzing import NotPlayed, progress_bar, run_campaign
-    from flux_trio.cli.terminal.errors import complain, print_text, remark
+    from flux_trio.cli.lab.fuzzing import progress_bar, run_campaign
+    from flux_trio.cli.terminal.errors import Unusable, complain, print_text, remark
     from flux_trio.lab import Setup
 
     chosen = seeds or (_DEFAULT if time_budget is None else Seeds(0, None))
@@ -191,7 +191,7 @@ def fuzz(
     if as_json:
         remark(f"seeds {chosen}")
     else:
-        print_text(f"seeds {chosen}", NotPlayed)
+        print_text(f"seeds {chosen}", Unusable)
     nworkers = workers or len(os.sched_getaffinity(0))
     with (
         workers_of(executor or (lambda: processes(nworkers))) as pool,

@@ -65,12 +65,6 @@ BY_A_WORKER_ONLY: Final = f"it was broken in a worker, and not when it was playe
 HELD_BY_A_WORKER: Final = f"it held when a worker played this smallest plan once more: {_CAUSE}"
 
 
-class NotPlayed(CommandError):
-    """The campaign cannot begin."""
-
-    exit_code = 2
-
-
 @dataclass(frozen=True)
 class Found:
     """A broken property: the result of the seed that broke it first, and the smallest story.

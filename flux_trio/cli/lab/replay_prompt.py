@@ -28,15 +28,8 @@ from flux_trio.cli.lab.replay_words import (
     read_state,
     usage_of,
 )
-from flux_trio.cli.lab.replaying import (
-    UNREADABLE,
-    Ended,
-    HandReplay,
-    Shown,
-    on_their_way,
-    show_state,
-)
-from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.lab.replaying import Ended, HandReplay, Shown, on_their_way, show_state
+from flux_trio.cli.terminal.errors import Unusable
 from flux_trio.lab.stories.by_hand import At, InState, Logged, NeverReached, Stopped, Until
 
 if TYPE_CHECKING:
@@ -56,12 +49,6 @@ class Next(Enum):
     QUIT = "nothing more is played"
 
 
-class WrongLine(CommandError):
-    """A line of a pipe is no command that can be obeyed."""
-
-    exit_code = UNREADABLE
-
-
 class Script:
     """The commands of a pipe, one a line."""
 
@@ -70,12 +57,12 @@ class Script:
         self.nlines = 0
 
     def readline(self) -> str:
-        """Return the next line, "" after the last one. Raises WrongLine if it is not UTF-8."""
+        """Return the next line, "" after the last one. Raises Unusable if it is not UTF-8."""
         self.nlines += 1
         try:
             return self._lines.readline()
         except UnicodeError:
-            raise WrongLine(f"line {self.nlines}: {NOT_UTF8}") from None
+            raise Unusable(f"line {self.nlines}: {NOT_UTF8}") from None
         except OSError:  # standard input cannot be read, as below nohup
             return ""
 
@@ -168,9 +155,9 @@ class Prompt(cmd.Cmd):
         return True
 
     def _refuse(self, text: str) -> None:
-        """Say that the last command cannot be obeyed. Raises WrongLine for one of a script."""
+        """Say that the last command cannot be obeyed. Raises Unusable for one of a script."""
         if self._script is not None:
-            raise WrongLine(f"line {self._script.nlines}: {text}")
+            raise Unusable(f"line {self._script.nlines}: {text}")
         click.echo(text)
 
     # --- what `cmd` calls

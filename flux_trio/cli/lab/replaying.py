@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from flux_trio._version import __version__
-from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.errors import Unusable
 from flux_trio.config import is_policy_of_file
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError, reporting_failures
@@ -29,16 +29,8 @@ from flux_trio.services.policy_files import load_policy
 from flux_trio.trace import Record, Sink
 from flux_trio.views import telling
 
-UNREADABLE: Final = 2
-
 MARGIN: Final = " " * 15
 """States are to the right of the times of records."""
-
-
-class NoPlan(CommandError):
-    """There is no plan to replay."""
-
-    exit_code = UNREADABLE
 
 
 def is_seed(source: str) -> bool:
@@ -49,7 +41,7 @@ def is_seed(source: str) -> bool:
 def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None = None) -> Plan:
     """Return the plan of a seed or of a file, with another `depth` and `store` if given.
 
-    Raises NoPlan, which says why there is none.
+    Raises Unusable, which says why there is none.
     """
     changes = {key: value for key, value in (("depth", depth), ("store", store)) if value}
     if is_seed(source):
@@ -61,14 +53,14 @@ def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None =
         if is_policy_of_file(plan.policy):
             load_policy(plan.policy)
     except OSError as error:
-        raise NoPlan(f"{path}: {error.strerror}") from None
+        raise Unusable(f"{path}: {error.strerror}") from None
     except UnicodeError:
         expected = "a plan as TOML or a trace as JSON lines"
-        raise NoPlan(f"{path}: expected {expected}, got bytes that are no UTF-8 text") from None
+        raise Unusable(f"{path}: expected {expected}, got bytes that are no UTF-8 text") from None
     except (FormatError, PluginError) as error:
         program = other_program(source)
         wrote = f" (flux-trio {program} wrote it, and this is {__version__})" if program else ""
-        raise NoPlan(f"{path}: the plan cannot be played: {error}{wrote}") from None
+        raise Unusable(f"{path}: the plan cannot be played: {error}{wrote}") from None
     return plan
 
 
@@ -85,13 +77,13 @@ def other_program(source: str) -> str:
 
 @contextmanager
 def reporting_raised(plan: Plan) -> Iterator[list[BaseException]]:
-    """Report a property that raises as a NoPlan; the value is the list of errors of plugins."""
+    """Report a property that raises as an Unusable; the value is the list of errors of plugins."""
     errors: list[BaseException] = []
     try:
         with property_errors(plan.seed), reporting_failures(errors.append):
             yield errors
     except PropertyRaised as error:
-        raise NoPlan(str(error)) from None
+        raise Unusable(str(error)) from None
 
 
 class Shown(Protocol):

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from flux_trio.cli.lab.replaying import MARGIN, NoPlan
+from flux_trio.cli.lab.replaying import MARGIN
+from flux_trio.cli.terminal.errors import Unusable
 from flux_trio.formats import FormatError
 from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import CLAUSE_RULES
@@ -34,7 +35,7 @@ def open_trace(path: Path) -> BufferedReader | None:
     """Open a file if it is a trace and no plan: it begins as JSON, or is an empty file.
 
     An empty `.toml` is a plan. A byte order mark is skipped here, so that it is refused as a trace.
-    Raises NoPlan for a pipe or a device that is no trace, since a plan is read more than once.
+    Raises Unusable for a pipe or a device that is no trace, since a plan is read more than once.
     """
     with ExitStack() as stack:
         try:
@@ -48,7 +49,7 @@ def open_trace(path: Path) -> BufferedReader | None:
             return file
         if not is_regular:
             expected = "a trace as JSON lines, or a plan in a file that can be read twice"
-            raise NoPlan(f"{path}: expected {expected}, got a pipe or a device")
+            raise Unusable(f"{path}: expected {expected}, got a pipe or a device")
     return None
 
 
@@ -92,12 +93,12 @@ class TraceReplay:
     def to_the_end(self) -> Difference | None:
         """Replay to the end or the first difference, which is returned.
 
-        Raises NoPlan, which says why the trace cannot be replayed. What `looks` raises, such as the
-        error of an output that is full, is no error of the trace and comes as it is.
+        Raises Unusable, which says why the trace cannot be replayed. What `looks` raises, such as
+        the error of an output that is full, is no error of the trace and comes as it is.
         """
         found = self._replay(self._records())
         if not self.nsteps:
-            raise NoPlan(f"{self._file.name}: {NO_TURNS}")
+            raise Unusable(f"{self._file.name}: {NO_TURNS}")
         return found
 
     def _records(self) -> Iterator[Record]:
@@ -105,15 +106,15 @@ class TraceReplay:
         try:
             source = read_trace(lines, turns=True, cut=partial(setattr, self, "cut_line"))
             if source.form != _FORM:
-                raise NoPlan(f"{self._file.name}: {NO_TURNS}")
+                raise Unusable(f"{self._file.name}: {NO_TURNS}")
             yield from source.records
         except OSError as error:
-            raise NoPlan(f"{self._file.name}: {error.strerror}") from None
+            raise Unusable(f"{self._file.name}: {error.strerror}") from None
         except FormatError as error:
             raise self._unreplayable(error) from None
 
-    def _unreplayable(self, error: Exception) -> NoPlan:
-        return NoPlan(f"{self._file.name}: the trace cannot be replayed: {error}")
+    def _unreplayable(self, error: Exception) -> Unusable:
+        return Unusable(f"{self._file.name}: the trace cannot be replayed: {error}")
 
     def _replay(self, records: Iterator[Record]) -> Difference | None:
         for record in records:
@@ -126,7 +127,7 @@ class TraceReplay:
             try:
                 difference = self.instance.observe(record)
             except CoreNotMade as error:
-                raise NoPlan(f"{self._file.name}: {error}") from None
+                raise Unusable(f"{self._file.name}: {error}") from None
             except (FormatError, UnicodeError, Unreplayable) as error:
                 raise self._unreplayable(error) from None
             if self._news is not None:

@@ -31,6 +31,12 @@ class CommandError(click.ClickException):
         click.echo(f"{self.command}: ERROR: {message}", file=file, err=file is None)
 
 
+class Unusable(CommandError):
+    """What the command was given cannot be used: a file, a plan, a line, an instance to join."""
+
+    exit_code = 2
+
+
 def complain(message: str) -> None:
     """Write an error of a command that goes on; ignore that standard error cannot be written."""
     with suppress(OSError):
