@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from flux_trio.broker import ServiceExit
+from flux_trio.instance import Instance, Surroundings
 from flux_trio.lab.exercise import (
     EXEC_ACTS,
     EXEC_KIT,
@@ -19,12 +30,169 @@ from flux_trio.lab.exercise import (
     Findings,
     Kit,
     Order,
+    Part,
+    Report,
+    exercise,
 )
 from tests.lab import planted_in_exec, planted_in_python
 from tests.lab.planted import Row
 from tests.lab.planted_in_python import STORES
-from tests.support.exercised import changed, exercised
-from tests.support.pretended import pretending
+
+DEADLINE_S = 10.0
+EPOCH = 1_800_000_000.0
+
+
+class InProcess:
+    """A program that is a task with a handle: `module.serve(handle)`."""
+
+    def __init__(self, module: Any, nursery: trio.Nursery, instance: Instance) -> None:
+        self._module = module
+        self._nursery = nursery
+        self._instance = instance
+        self._scope: trio.CancelScope | None = None
+        self._ended = trio.Event()
+        self.returncode: int | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._scope is not None
+
+    def is_idle(self) -> bool:
+        return True
+
+    async def start(self) -> None:
+        self.returncode, self._ended, self._scope = None, trio.Event(), trio.CancelScope()
+        self._nursery.start_soon(self._run, self._scope, self._ended)
+
+    async def _run(self, scope: trio.CancelScope, ended: trio.Event) -> None:
+        with scope:
+            async with self._instance.connect("program") as handle:
+                try:
+                    await self._module.serve(handle)
+                except* (self._module.Leave, ServiceExit):
+                    self.returncode = 1
+        self._scope = None
+        ended.set()
+
+    async def wait(self) -> None:
+        if self._scope is not None:
+            await self._ended.wait()
+
+    async def kill(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+            with trio.CancelScope(shield=True):
+                await self._ended.wait()
+        self.returncode = None
+
+    end = kill
+
+
+def changed(path: Path, right: str, wrong: str) -> types.ModuleType:
+    """The module of a file in which `wrong` stands for `right`, which is in it once."""
+    text = path.read_text()
+    assert text.count(right) == 1 or right == wrong == "", (path.name, right, text.count(right))
+    module = types.ModuleType("exercised")
+    module.__dict__["__name__"] = "exercised"
+    sys.modules["exercised"] = module
+    exec(compile(text.replace(right, wrong) if right else text, path, "exec"), module.__dict__)
+    return module
+
+
+def exercised(kit: Kit, module: Any, acts: Sequence[Act]) -> Findings:
+    """Drive the program of a module through acts, in virtual time."""
+
+    def surround(kit: Kit, _directory: Path) -> Surroundings:
+        return Surroundings(kit.machine, 0, trio.current_time())
+
+    async def run() -> Findings:
+        async with trio.open_nursery() as nursery:
+            part = Part(partial(InProcess, module, nursery), acts)
+            found = await exercise(kit, [part], Report(), surround=surround, deadline_s=DEADLINE_S)
+            nursery.cancel_scope.cancel()
+            return found
+        raise AssertionError
+
+    clock = MockClock(autojump_threshold=0.0)
+    clock.jump(EPOCH)
+    return trio.run(run, clock=clock)
+
+
+_SLEEP: Final = re.compile(r"(?:exec )?sleep ([\d.]+)")
+
+
+class Pretended:
+    """For `open_process` in virtual time: the shell is real, and stops where it would sleep."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        script = command[-1] if command[0] == "sh" else ""
+        self._nap_s = next((float(found[1]) for found in _SLEEP.finditer(script)), 0.0)
+        stopping = _SLEEP.sub("kill -STOP $$", script)
+        words = ["sh", "-c", stopping] if script else list(command)
+        self._process = subprocess.Popen(words, env=dict(environment), stdin=subprocess.DEVNULL)
+        self._signaled = trio.Event()
+        self._signum = signal.SIGCONT
+
+    async def wait(self) -> int:
+        """Wait until it has ended, while virtual time passes; return the code of `Popen`."""
+        await trio.lowlevel.checkpoint()
+        while self._process.returncode is None and self._is_stopped():
+            with trio.move_on_after(self._nap_s):
+                await self._signaled.wait()
+            os.kill(self._process.pid, self._signum)
+            os.kill(self._process.pid, signal.SIGCONT)
+        return self._process.wait()
+
+    def _is_stopped(self) -> bool:
+        """Wait until it sleeps or has ended."""
+        found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+        assert found is not None
+        return found.si_code == os.CLD_STOPPED
+
+    def terminate(self) -> None:
+        self._signum = signal.SIGTERM
+        self._signaled.set()
+
+    def kill(self) -> None:
+        self._signum = signal.SIGKILL
+        self._signaled.set()
+
+    def end(self) -> None:
+        """End what has lost its service."""
+        self._process.kill()
+        self._process.wait()
+
+
+async def _open(
+    started: list[Pretended],
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None,
+    stdin: int,
+) -> Pretended:
+    """Take the place of `trio.lowlevel.open_process`. Raises OSError."""
+    del cwd, stdin
+    await trio.lowlevel.checkpoint()
+    started.append(Pretended(command, env))
+    return started[-1]
+
+
+def pretending(module: Any) -> Any:
+    """Let the program of a module pretend; its processes end with it, as one group."""
+    serve = module.serve
+
+    async def serve_and_end(handle: Any) -> None:
+        started: list[Pretended] = []
+        module.open_process = partial(_open, started)
+        try:
+            await serve(handle)
+        finally:
+            for each in started:
+                each.end()
+
+    module.serve = serve_and_end
+    return module
 
 
 @dataclass(frozen=True)
