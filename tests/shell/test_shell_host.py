@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,45 +42,44 @@ from tests.support.shell import (
 pytestmark = pytest.mark.real
 
 
-async def test_status_is_that_of_a_shell(directory: Path) -> None:
+async def test_status_is_that_of_a_shell(common_shell: Shell) -> None:
     """32.start.32, readings: finish status. A signal for an unknown job changes nothing."""
     scripts = {"exit 0": 0, "exit 3": 3 << 8, "kill -TERM $$": 143 << 8, "kill -KILL $$": 137 << 8}
-    async with open_shell(directory) as shell:
-        shell.send(Signal(99, signal.SIGKILL))
-        for jobid, (script, status) in enumerate(scripts.items(), start=1):
-            done = await shell.run(jobid, "sh", "-c", script)
-            assert (done.status, done.lost, done.sizes) == (status, [], [])
+    common_shell.send(Signal(99, signal.SIGKILL))
+    for jobid, (script, status) in enumerate(scripts.items(), start=1):
+        done = await common_shell.run(jobid, "sh", "-c", script)
+        assert (done.status, done.lost, done.sizes) == (status, [], [])
 
 
 ENDS = [("exit 3", 3 << 8, "Exit 3"), ("exit 0", 0, "Exit 0"), ("kill -9 $$", 137 << 8, "Killed")]
 
 
-async def test_first_task_that_ends_is_told_while_others_run(shell: Shell) -> None:
+async def test_first_task_that_ends_is_told_while_others_run(common_shell: Shell) -> None:
     for jobid, (script, status, how) in enumerate(ENDS, start=1):
         one = f"if [ $FLUX_TASK_RANK = 1 ]; then {script}; else read x; fi"
-        shell.start(jobid, "sh", "-c", one, ntasks=2, input=True)
+        common_shell.start(jobid, "sh", "-c", one, ntasks=2, input=True)
         first = FirstExit(jobid, 1, status, how)
-        assert await shell.hear(FirstExit) == first
-        shell.send(Attach(jobid))
-        assert await shell.hear(FirstExit) == first
-        shell.send(Signal(jobid, 9))
-        assert (await shell.hear(Done, jobid)).status == 137 << 8
+        assert await common_shell.hear(FirstExit) == first
+        common_shell.send(Attach(jobid))
+        assert await common_shell.hear(FirstExit) == first
+        common_shell.send(Signal(jobid, 9))
+        assert (await common_shell.hear(Done, jobid)).status == 137 << 8
 
 
-async def test_limits_are_those_of_the_tasks(shell: Shell) -> None:
+async def test_limits_are_those_of_the_tasks(common_shell: Shell) -> None:
     limits = {"nofile": 64, "core": -1, "cpu": 7, "stack": 1 << 62}
-    await shell.run(1, "sh", "-c", "ulimit -n; ulimit -t", limits=limits)
-    assert shell.output(1) == "64\n7\n"
-    await shell.run(2, "sh", "-c", "ulimit -n")
-    assert shell.output(2) != "64\n"
+    await common_shell.run(1, "sh", "-c", "ulimit -n; ulimit -t", limits=limits)
+    assert common_shell.output(1) == "64\n7\n"
+    await common_shell.run(2, "sh", "-c", "ulimit -n")
+    assert common_shell.output(2) != "64\n"
 
 
-async def test_output_of_each_task_is_in_files_of_its_own(shell: Shell) -> None:
+async def test_output_of_each_task_is_in_files_of_its_own(common_shell: Shell) -> None:
     script = "echo out $FLUX_TASK_RANK $A; echo err >&2"
-    done = await shell.run(1, "sh", "-c", script, ntasks=2, env={"A": "é"})
+    done = await common_shell.run(1, "sh", "-c", script, ntasks=2, env={"A": "é"})
     assert done.sizes == [TaskSize(0, 9, 4), TaskSize(1, 9, 4)]
-    assert shell.output(1, 1) == "out 1 é\n"
-    assert shell.output(1, 0, "stderr") == "err\n"
+    assert common_shell.output(1, 1) == "out 1 é\n"
+    assert common_shell.output(1, 0, "stderr") == "err\n"
 
 
 COMMANDS = {
@@ -90,12 +90,12 @@ COMMANDS = {
 }
 
 
-async def test_command_that_cannot_be_run(shell: Shell) -> None:
+async def test_command_that_cannot_be_run(common_shell: Shell) -> None:
     for jobid, (command, (status, why)) in enumerate(COMMANDS.items(), start=1):
-        shell.start(jobid, command, ntasks=2)
+        common_shell.start(jobid, command, ntasks=2)
         failure = Failure(0, f"{command}: {why}")
-        assert await shell.hear(Started) == Started(jobid, failure)
-        assert await shell.hear(Done) == Done(jobid, status, 2)
+        assert await common_shell.hear(Started) == Started(jobid, failure)
+        assert await common_shell.hear(Done) == Done(jobid, status, 2)
 
 
 DIRECTORIES = {
@@ -106,13 +106,15 @@ DIRECTORIES = {
 }
 
 
-async def test_job_whose_directory_is_not_there_runs_in_tmp_and_is_told(shell: Shell) -> None:
+async def test_job_whose_directory_is_not_there_runs_in_tmp_and_is_told(
+    common_shell: Shell,
+) -> None:
     """readings: Missing working directory. Its first task says it."""
     for jobid, (cwd, why) in enumerate(DIRECTORIES.items(), start=1):
-        assert (await shell.run(jobid, "pwd", cwd=cwd, ntasks=2)).status == 0
-        assert [shell.output(jobid, taskid) for taskid in (0, 1)] == ["/tmp\n", "/tmp\n"]
+        assert (await common_shell.run(jobid, "pwd", cwd=cwd, ntasks=2)).status == 0
+        assert [common_shell.output(jobid, taskid) for taskid in (0, 1)] == ["/tmp\n", "/tmp\n"]
         warning = f"WARNING: could not change to {cwd}: {why}. Going to /tmp\n"
-        assert [shell.output(jobid, taskid, "stderr") for taskid in (0, 1)] == [warning, ""]
+        assert [common_shell.output(jobid, taskid, "stderr") for taskid in (0, 1)] == [warning, ""]
 
 
 async def test_fifo_without_another_end_holds_up_nobody(directory: Path) -> None:
@@ -130,45 +132,44 @@ async def test_fifo_without_another_end_holds_up_nobody(directory: Path) -> None
         assert (await shell.run(3, "true")).status == 0
 
 
-async def test_task_has_its_cores_where_the_machine_has_them(directory: Path) -> None:
+async def test_task_has_its_cores_where_the_machine_has_them(common_shell: Shell) -> None:
     mine = sorted(os.sched_getaffinity(0))
     command = ("python3", "-c", "import os; print(sorted(os.sched_getaffinity(0)))")
-    async with open_shell(directory) as shell:
-        await shell.run(1, *command, cores=mine[:1])
-        await shell.run(2, *command, cores=[*mine, 4000])
-        assert shell.output(1) == f"{mine[:1]}\n"
-        assert shell.output(2) == f"{mine}\n"
+    await common_shell.run(1, *command, cores=mine[:1])
+    await common_shell.run(2, *command, cores=[*mine, 4000])
+    assert common_shell.output(1) == f"{mine[:1]}\n"
+    assert common_shell.output(2) == f"{mine}\n"
 
 
 # Signals
 
 
-async def test_signal_reaches_the_whole_process_group(directory: Path, shell: Shell) -> None:
-    shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
-    await tasks_in_number(directory, 3)
-    shell.send(Signal(1, signal.SIGTERM))
-    assert (await shell.hear(Done)).status == (128 + signal.SIGTERM) << 8
-    await until(lambda: not tasks(directory))  # the kernel takes its time to bury them
+async def test_signal_reaches_the_whole_process_group(common_shell: Shell) -> None:
+    common_shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
+    await tasks_in_number(common_shell.directory, 3)
+    common_shell.send(Signal(1, signal.SIGTERM))
+    assert (await common_shell.hear(Done)).status == (128 + signal.SIGTERM) << 8
+    await until(lambda: not tasks(common_shell.directory))  # the kernel takes its time to bury them
 
 
-async def test_group_that_ignores_sigterm_dies_of_sigkill(shell: Shell) -> None:
-    shell.start(1, "sh", "-c", "trap '' TERM; sh -c 'sleep 100; echo never' & echo up; wait")
-    await shell.output_holds(1, "up\n")
-    shell.send(Signal(1, signal.SIGTERM))
-    shell.send(Attach(1))
-    await shell.hear(Started)
-    await shell.hear(Started)  # it still runs
-    shell.send(Signal(1, signal.SIGKILL))
-    assert (await shell.hear(Done)).status == (128 + signal.SIGKILL) << 8
+async def test_group_that_ignores_sigterm_dies_of_sigkill(common_shell: Shell) -> None:
+    common_shell.start(1, "sh", "-c", "trap '' TERM; sh -c 'sleep 100; echo never' & echo up; wait")
+    await common_shell.output_holds(1, "up\n")
+    common_shell.send(Signal(1, signal.SIGTERM))
+    common_shell.send(Attach(1))
+    await common_shell.hear(Started)
+    await common_shell.hear(Started)  # it still runs
+    common_shell.send(Signal(1, signal.SIGKILL))
+    assert (await common_shell.hear(Done)).status == (128 + signal.SIGKILL) << 8
 
 
 async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(
-    directory: Path, shell: Shell
+    common_shell: Shell,
 ) -> None:
     """readings: Final release without finish. No resource is freed under live processes."""
-    done = await shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
+    done = await common_shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
     assert done.status == 2 << 8
-    await until(lambda: not tasks(directory))
+    await until(lambda: not tasks(common_shell.directory))
 
 
 def sleepers(seconds: int) -> list[int]:
@@ -217,7 +218,7 @@ async def test_children_that_left_their_group_do_not_outlive_the_job(
         shell.start(1, "sh", "-c", f"{script.format(orphan)} echo up; {last}")
         if end == "canceled":
             await shell.output_holds(1, "up\n")
-            await until(lambda: bool(sleepers(orphan)))
+            await until(partial(sleepers, orphan))
             shell.send(Signal(1, signal.SIGTERM))
         await shell.hear(Done, 1)
         assert processes_about(str(orphan)) == []  # nor one that is still to run sleep
@@ -249,7 +250,7 @@ async def test_orphans_of_other_jobs_are_left_alone(directory: Path) -> None:
     async with open_shell(directory) as shell:
         shell.start(1, "sh", "-c", f"(setsid sleep {first} &); echo up; sleep 1000")
         await shell.output_holds(1, "up\n")
-        await until(lambda: bool(sleepers(first)))
+        await until(partial(sleepers, first))
         assert (await shell.run(2, "sh", "-c", f"setsid sleep {second} &")).status == 0
         assert (sleepers(first) != [], processes_about(str(second))) == (True, [])
         shell.send(Signal(1, signal.SIGTERM))
@@ -269,7 +270,7 @@ async def test_orphan_that_nothing_tells_the_job_of_ends_with_the_last_that_may_
         await shell.hear(Started, 1)
         go_on = directory / "go"
         shell.start(2, "sh", "-c", f"{SCRUBBED.format(orphan)} {UNTIL_GO}", str(go_on))
-        await until(lambda: bool(sleepers(orphan)))
+        await until(partial(sleepers, orphan))
         go_on.touch()
         await shell.hear(Done, 2)
         assert len(sleepers(orphan)) == 1
@@ -289,7 +290,7 @@ async def test_next_host_ends_what_jobs_of_the_one_before_have_left(directory: P
             shell.start(jobid, "sh", "-c", orphan.format(seconds))
             await shell.hear(Started, jobid)
             await shell.output_holds(jobid, "up\n")
-            await until(lambda seconds=seconds: bool(sleepers(seconds)))
+            await until(partial(sleepers, seconds))
         (host,) = hosts(directory)
         # a subshell that is still to end has the same words, and a later id
         task = min(processes_of(orphan.format(second).encode() + b"\0"))
@@ -308,33 +309,35 @@ async def test_next_host_ends_what_jobs_of_the_one_before_have_left(directory: P
 # At most once
 
 
-async def test_job_is_launched_once_however_often_it_is_asked_for(shell: Shell) -> None:
+async def test_job_is_launched_once_however_often_it_is_asked_for(common_shell: Shell) -> None:
     """32.start.10, readings: Exec override."""
-    done = await shell.run(1, "echo", "once")
-    assert await shell.run(1, "echo", "twice") == done
-    assert shell.output(1) == "once\n"
+    done = await common_shell.run(1, "echo", "once")
+    assert await common_shell.run(1, "echo", "twice") == done
+    assert common_shell.output(1) == "once\n"
 
 
-async def test_attach_never_launches(shell: Shell) -> None:
-    shell.send(Attach(1))
-    assert await shell.hear(Unknown) == Unknown(1)
+async def test_attach_never_launches(common_shell: Shell) -> None:
+    common_shell.send(Attach(1))
+    assert await common_shell.hear(Unknown) == Unknown(1)
 
 
-async def test_acknowledged_job_is_forgotten_with_its_files(directory: Path, shell: Shell) -> None:
-    await shell.run(1, "echo", "hi")
-    await shell.run(2, "true")
-    shell.forget(1)
-    shell.send(List())
-    assert await shell.hear(Listing) == Listing([2])
-    assert {path.name.split(".")[0] for path in (directory / "jobs").iterdir()} == {"2"}
+async def test_acknowledged_job_is_forgotten_with_its_files(common_shell: Shell) -> None:
+    await common_shell.run(1, "echo", "hi")
+    await common_shell.run(2, "true")
+    common_shell.forget(1)
+    common_shell.send(List())
+    assert await common_shell.hear(Listing) == Listing([2])
+    assert {path.name.split(".")[0] for path in (common_shell.directory / "jobs").iterdir()} == {
+        "2"
+    }
 
 
-async def test_job_that_runs_cannot_be_acknowledged(shell: Shell) -> None:
-    shell.start(1, "sleep", "100")
-    await shell.hear(Started)
-    shell.forget(1)
-    shell.send(Signal(1, 9))
-    assert (await shell.hear(Done)).status == (128 + 9) << 8
+async def test_job_that_runs_cannot_be_acknowledged(common_shell: Shell) -> None:
+    common_shell.start(1, "sleep", "100")
+    await common_shell.hear(Started)
+    common_shell.forget(1)
+    common_shell.send(Signal(1, 9))
+    assert (await common_shell.hear(Done)).status == (128 + 9) << 8
 
 
 # Clients come and go

@@ -108,7 +108,7 @@ async def open_shell(directory: Path) -> AsyncIterator[Shell]:
             nursery.cancel_scope.cancel()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], object]) -> None:
     """Await what other processes do. Raises trio.TooSlowError."""
     with trio.fail_after(TEST_S_MAX):
         while not condition():  # noqa: ASYNC110  # they set no event
