@@ -5,15 +5,7 @@ from numbers, or from the protocols' tables. The package has no I/O and makes no
 """
 
 from flux_trio.views.arrows import tell
-from flux_trio.views.comparison import (
-    FailedRun,
-    PlotlyMissing,
-    Points,
-    Served,
-    ServedRun,
-    Waited,
-    comparison_page,
-)
+from flux_trio.views.comparison import FailedRun, Served, ServedRun, Waited, comparison_page
 from flux_trio.views.junit import Case, junit_text
 from flux_trio.views.sequence import draw_sequence
 from flux_trio.views.state_table import draw_states, table_markdown
@@ -32,8 +24,6 @@ __all__ = [
     "Case",
     "Change",
     "FailedRun",
-    "PlotlyMissing",
-    "Points",
     "Served",
     "ServedRun",
     "Story",

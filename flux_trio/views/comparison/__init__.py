@@ -1,14 +1,6 @@
 """The comparison of simulated runs: their figures, charts, and the page."""
 
-from flux_trio.views.comparison.figures import FailedRun, Points, Served, ServedRun, Waited
-from flux_trio.views.comparison.page import PlotlyMissing, comparison_page
+from flux_trio.views.comparison.figures import FailedRun, Served, ServedRun, Waited
+from flux_trio.views.comparison.page import comparison_page
 
-__all__ = [
-    "FailedRun",
-    "PlotlyMissing",
-    "Points",
-    "Served",
-    "ServedRun",
-    "Waited",
-    "comparison_page",
-]
+__all__ = ["FailedRun", "Points", "Served", "ServedRun", "Waited", "comparison_page"]

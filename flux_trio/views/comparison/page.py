@@ -34,10 +34,6 @@ for (const [id, chart] of Object.entries(charts)) {
 """
 
 
-class PlotlyMissing(Exception):
-    """The package plotly, which draws the charts, is not installed."""
-
-
 class _Drawn(NamedTuple):
     """A chart, its title, and the id of its element."""
 
@@ -54,7 +50,7 @@ def comparison_page(
 ) -> str:
     """Return the page. The first of `runs` is the baseline; `options` are those of the command.
 
-    Raises PlotlyMissing.
+    Raises ModuleNotFoundError without the package plotly, which draws the charts.
     """
     drawn = list(_charts(runs))
     data = {each.id: each.chart for each in drawn}
@@ -89,10 +85,7 @@ def _charts(runs: Sequence[ServedRun]) -> Iterator[_Drawn]:
 
 
 def _plotly() -> str:
-    try:
-        files = importlib.resources.files("plotly")
-    except ModuleNotFoundError:
-        raise PlotlyMissing from None
+    files = importlib.resources.files("plotly")
     return (files / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
