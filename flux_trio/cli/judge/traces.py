@@ -105,8 +105,9 @@ def written_trace(
 
     Only its user can read the file. The environments of jobs are in it if `environments` says so.
 
-    If it is not, because a write failed, `report` gets the message then. Raises CommandError if
-    another process writes a trace to the file, or if it is another user's, and leaves it as it is.
+    If it is not, because a write failed, `report` gets the message then. Raises CommandError if the
+    file cannot be opened; and if another process writes a trace to it, or if it is another user's,
+    and leaves it as it is.
     """
     if path is None:
         yield ()
@@ -114,7 +115,11 @@ def written_trace(
     from flux_trio.trace import JsonLines
 
     # unbuffered, so that a full disk shows here and not when the file is closed
-    with open(path, "ab", buffering=0, opener=making_private) as file:
+    try:
+        file = open(path, "ab", buffering=0, opener=making_private)  # noqa: SIM115
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    with file:
         _empty(file, path)
         with closing(JsonLines(_whole(file), environments=environments)) as lines:
             try:

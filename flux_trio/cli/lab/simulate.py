@@ -19,7 +19,6 @@ from flux_trio.cli.terminal.params import POLICY, Offer, Parsed, no_offer
 if TYPE_CHECKING:
     from flux_trio.cli.lab.simulating import Planned
     from flux_trio.sim import Depth, SimulationResult
-    from flux_trio.trace import Sink
 
 FAILED = 1
 
@@ -188,6 +187,7 @@ def simulate(
     Exit codes: 0, 1 if the workload cannot be read, a run fails, some jobs never end or a file
     cannot be written, 2 for wrong usage.
     """
+    from flux_trio.cli.judge.traces import written_trace
     from flux_trio.cli.lab.simulating import NO_RESULT, Problems, plan, read_config_file, read_jobs
     from flux_trio.cli.terminal.errors import complain, remark
     from flux_trio.process.groups import unwrapping
@@ -214,7 +214,7 @@ def simulate(
             with (
                 unwrapping(*NO_RESULT),
                 _progress_bar(len(jobs), each.name) as progress,
-                _tracing(trace, incomplete) as sinks,
+                written_trace(trace, incomplete.append) as sinks,
             ):
                 results[each.name] = run(
                     *(jobs, machine, each.policy, seed),
@@ -299,21 +299,6 @@ def _progress_bar(njobs: int, policy: str) -> Iterator[Callable[[int, int], None
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(policy, total=njobs)
         yield lambda ended, _all: bar.update(task, completed=ended)
-
-
-@contextmanager
-def _tracing(trace: Path | None, incomplete: list[str]) -> Iterator[tuple[Sink, ...]]:
-    """Yield the sinks of the trace; add an error message to `incomplete` if a write failed.
-
-    Raises CommandError if the file cannot be opened.
-    """
-    from flux_trio.cli.judge.traces import written_trace
-
-    try:
-        with written_trace(trace, incomplete.append) as sinks:
-            yield sinks
-    except OSError as error:
-        raise CommandError(f"{trace}: {error.strerror}") from None
 
 
 def _report(
