@@ -14,7 +14,6 @@ for equal texts. Different texts may have the same mark, so a list compares the 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -88,15 +87,12 @@ def read_ended(key: str, value: str | None) -> Ended:
     return Ended(jobid_in(key), usec, stored.userid, stored.result, stored.name, stored.queue)
 
 
-def ended_ops(jobs: Iterable[Ended], *, are_new: bool = True) -> list[list[str]]:
-    """Return the kvs ops that move jobs from the active ones to the finished ones.
+def ended_ops(job: Ended) -> list[list[str]]:
+    """Return the kvs ops that move a job from the active ones to the finished ones.
 
-    `are_new` says that their `ended` keys are not there: to append is cheaper than to put.
+    It has no `ended` key yet, and to append is cheaper than to put.
     """
-    jobs = list(jobs)
-    write = "append" if are_new else "put"
-    ops = [[write, ended_key(job), ended_value(job)] for job in jobs]
-    return ops + [["unlink", active_key(job.id)] for job in jobs]
+    return [["append", ended_key(job), ended_value(job)], ["unlink", active_key(job.id)]]
 
 
 def submit_op(jobid: int) -> list[str]:

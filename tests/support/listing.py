@@ -70,7 +70,7 @@ class ListedJobs:
         """The job manager appends to the job's eventlog, and keeps the index of jobs."""
         text = format_eventlog(list(events))
         record = folded(jobid, (self.kvs.value(key(jobid, "eventlog")) or "") + text)
-        index = [submit_op(jobid)] if record.is_active else ended_ops([ended_of(record)])
+        index = [submit_op(jobid)] if record.is_active else ended_ops(ended_of(record))
         self.commit(["append", key(jobid, "eventlog"), text], *index)
 
     def store(self, jobid: int, name: str, value: Any) -> None:

@@ -238,7 +238,7 @@ class Commits(Part):
                 text = texts[same] = format_eventlog(events)
             by_job[jobid] = [["append", job_key(jobid, EVENTLOG), text]]
         for job in self.over:
-            by_job.setdefault(job.id, []).extend(ended_ops([job]))
+            by_job.setdefault(job.id, []).extend(ended_ops(job))
         units = [*by_job.values(), *self.ops]
         self.logged, self.over, self.ops = {}, [], []
         return units

@@ -167,12 +167,9 @@ class Ledger(Commits):
         self._last = Event(self.outbox.now, name, context)
         return self._last
 
-    def raise_exception(
-        self, job: ActiveJob, kind: str, severity: int, note: str, userid: int | None = None
-    ) -> None:
-        """Log an exception that `userid` has raised, by default the instance owner."""
-        raised_by = self.owner if userid is None else userid
-        context = rfc21.Exceptional(kind, severity, note, raised_by)
+    def raise_exception(self, job: ActiveJob, kind: str, severity: int, note: str) -> None:
+        """Log an exception that the instance owner has raised."""
+        context = rfc21.Exceptional(kind, severity, note, self.owner)
         self.log(job, JobEvent.EXCEPTION, rfc21.write(context))
 
     def admit(self, job: ActiveJob, event: Event) -> None:
