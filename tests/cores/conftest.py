@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.listing import ListedJobs
 from tests.support.manager_script import ManagerScript
 from tests.support.queue_script import TWO
 from tests.support.sched_script import SchedScript
@@ -14,6 +15,22 @@ from tests.support.scheduling import machine
 def m() -> ManagerScript:
     """A job manager with a scheduler and an execution service."""
     return ManagerScript(peers=True)
+
+
+@pytest.fixture
+def alone() -> ManagerScript:
+    """A job manager with an execution service, whose scheduler has not come yet."""
+    m = ManagerScript()
+    m.attach_exec()
+    return m
+
+
+@pytest.fixture
+def listed() -> ListedJobs:
+    """A job list that has started, and knows of no job."""
+    listed = ListedJobs()
+    listed.start()
+    return listed
 
 
 @pytest.fixture

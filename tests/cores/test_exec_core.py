@@ -278,12 +278,6 @@ def test_start_without_an_id_cannot_be_answered_and_is_logged() -> None:
     assert "userid" in log.text or "id" in log.text
 
 
-def test_unknown_method_is_named() -> None:
-    script = ExecScript()
-    (answer,) = script(asked("job-exec.fly"))
-    assert (answer.errnum, answer.payload) == (Errno.ENOSYS, "no method fly in service job-exec")
-
-
 def test_kill_ends_a_simulated_job_with_the_signal() -> None:
     script = ExecScript()
     script.start(7, simulated("60s"))

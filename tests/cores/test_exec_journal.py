@@ -71,17 +71,6 @@ def test_job_that_ends_while_the_job_manager_is_away_is_told_to_the_next() -> No
     assert answers == [("start",), ("finish", 0), RELEASE]
 
 
-def test_repeated_start_of_a_job_that_runs_attaches_to_it() -> None:
-    """readings: Exec override. Whatever `reattach` says."""
-    script = ExecScript()
-    actions = script.start(7, simulated("60s"))
-    script.next_manager()
-    again = script(start_request(7, simulated("60s")))
-    assert told(again) == [("start",)]
-    assert timers(again) == []
-    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
-
-
 def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
     """readings: How exec learns of cancels.
 

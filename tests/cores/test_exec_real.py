@@ -97,13 +97,6 @@ def test_finish_and_release_follow_the_commit_of_the_guest_data() -> None:
     assert names == ["init", "starting", "shell.start", "complete", "done"]
 
 
-def test_status_is_passed_on_as_wait_gave_it() -> None:
-    """32.start.31, readings: finish status. SIGTERM is 15, exit 1 is 256."""
-    script = ExecScript()
-    script.started(7, jobspec())
-    assert told(script.end(7, 15))[0] == ("finish", 15)
-
-
 def test_shell_host_may_forget_the_job_once_its_release_is_stored() -> None:
     "Until then the instance may end and all that it was told with it: the next one asks again."
     script = ExecScript()
@@ -360,17 +353,6 @@ def test_job_canceled_while_exec_was_away_and_never_launched_is_released() -> No
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     script.start(7, jobspec("true"), OLD)
     assert told(script(Unknown(7))) == [RELEASE]
-
-
-def test_repeated_start_never_launches_twice() -> None:
-    """readings: Exec override. A repeat attaches to what runs."""
-    script = ExecScript()
-    script.started(7, jobspec())
-    script.next_manager()
-    actions = script(start_request(7, jobspec()))
-    assert told(actions) == [("start",)]
-    assert to_shell(actions) == []
-    assert told(script.end(7)) == [("finish", 0), RELEASE]
 
 
 def test_end_that_no_shell_host_saw_is_an_exception() -> None:

@@ -18,6 +18,7 @@ from tests.support.exec_script import (
     jobspec,
     resources,
     start_request,
+    to_shell,
     told,
 )
 
@@ -95,11 +96,13 @@ def test_story_that_was_told_to_its_end_is_told_again(leaves: bool) -> None:
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_job_that_runs_is_told_again_and_to_its_end(leaves: bool) -> None:
+    """readings: Exec override. It attaches, whatever `reattach` says; nothing is launched twice."""
     script = ExecScript()
     script.started(7, jobspec())
     if leaves:
         script.next_manager()
-    assert told(script(start_request(7, jobspec(), reattach=True))) == [("start",)]
+    again = script(start_request(7, jobspec(), reattach=not leaves))
+    assert (told(again), to_shell(again)) == ([("start",)], [])
     assert told(script.end(7)) == [("finish", 0), RELEASE]
 
 

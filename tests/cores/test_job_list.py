@@ -25,14 +25,6 @@ STREAMING = int(Flag.STREAMING)
 SUBMIT = [1, 0, msgspec.to_builtins(pending()[0])]
 
 
-@pytest.fixture
-def listed() -> ListedJobs:
-    """A job list that has started, and knows of no job."""
-    listed = ListedJobs()
-    listed.start()
-    return listed
-
-
 # --- following
 
 

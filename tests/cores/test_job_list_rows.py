@@ -29,14 +29,6 @@ from tests.support.listing import ListedJobs, key
 R2 = ResourceSet.build([(0, 0b11, 0), (1, 0b11, 0)], lambda rank: f"node{rank}", expiration=9000.0)
 
 
-@pytest.fixture
-def listed() -> ListedJobs:
-    """A job list that has started, and knows of no job."""
-    listed = ListedJobs()
-    listed.start()
-    return listed
-
-
 # --- what is listed
 
 

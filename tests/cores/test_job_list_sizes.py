@@ -25,14 +25,6 @@ LONG = "n" * 1_000_000
 ALL = {"states": STATES, "max_entries": 0}
 
 
-@pytest.fixture
-def listed() -> ListedJobs:
-    """A job list that has started, and knows of no job."""
-    listed = ListedJobs()
-    listed.start()
-    return listed
-
-
 def store_long(listed: ListedJobs, jobid: int) -> None:
     """A job with a long name, command and working directory, of before these had a limit."""
     attributes = {"system.job.name": f"{jobid}{LONG}"}

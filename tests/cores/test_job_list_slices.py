@@ -115,9 +115,7 @@ def test_purge_finds_all_events_taken() -> None:
     assert stats["jobs"] == len(IDS)
 
 
-def test_event_of_the_rest_that_cannot_follow_ends_the_journal() -> None:
-    listed = ListedJobs()
-    listed.start()
+def test_event_of_the_rest_that_cannot_follow_ends_the_journal(listed: ListedJobs) -> None:
     told = entries_of(IDS)
     gap = [1, 99, {"timestamp": 1.0, "name": "memo"}]
     told.insert(SLICE_EVENTS + EACH, gap)

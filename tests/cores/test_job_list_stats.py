@@ -22,9 +22,7 @@ def counts(listed: ListedJobs) -> dict[str, int]:
     return states | {name: told[name] for name in results if told[name]}
 
 
-def test_jobs_are_counted_by_state_and_by_result() -> None:
-    listed = ListedJobs()
-    listed.start()
+def test_jobs_are_counted_by_state_and_by_result(listed: ListedJobs) -> None:
     nothing = stats(listed)
     assert set(nothing["job_states"].values()) == {0}
     assert (nothing["inactive_purged"], nothing["queues"]) == (0, [])
@@ -43,18 +41,14 @@ def test_jobs_are_counted_by_state_and_by_result() -> None:
     }
 
 
-def test_a_job_moves_from_count_to_count() -> None:
-    listed = ListedJobs()
-    listed.start()
+def test_a_job_moves_from_count_to_count(listed: ListedJobs) -> None:
     story = inactive()
     for place, each in enumerate(story):
         listed.tell((1, place, each))
     assert counts(listed) == {"inactive": 1, "total": 1, "successful": 1}
 
 
-def test_a_job_that_is_refused_is_not_counted() -> None:
-    listed = ListedJobs()
-    listed.start()
+def test_a_job_that_is_refused_is_not_counted(listed: ListedJobs) -> None:
     listed.tell((1, 0, pending()[0]))
     listed.tell((1, 1, event("invalidate")))
     assert counts(listed) == {}
@@ -71,9 +65,7 @@ def test_jobs_are_counted_once_when_the_journal_is_read_again() -> None:
     assert counts(listed) == {"sched": 1, "total": 1}
 
 
-def test_memos_are_listed_as_the_users_annotations() -> None:
+def test_memos_are_listed_as_the_users_annotations(listed: ListedJobs) -> None:
     """21.events.38."""
-    listed = ListedJobs()
-    listed.start()
     listed.tell_all(1, [*pending(), event("memo", a=1, b=2), event("memo", b=None)])
     assert listed.job(1)["annotations"] == {"user": {"a": 1}}

@@ -20,14 +20,6 @@ from tests.support.manager_script import (
 )
 
 
-@pytest.fixture
-def alone() -> ManagerScript:
-    """A job manager whose scheduler has not come yet."""
-    m = ManagerScript()
-    m.attach_exec()
-    return m
-
-
 def limited(limit: int, *jobids: int) -> ManagerScript:
     """A job manager with a limited scheduler and jobs that were submitted."""
     m = ManagerScript()

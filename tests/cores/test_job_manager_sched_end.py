@@ -19,15 +19,6 @@ from tests.support.manager_script import (
     allocs,
 )
 
-
-@pytest.fixture
-def alone() -> ManagerScript:
-    """A job manager whose scheduler has not come yet."""
-    m = ManagerScript()
-    m.attach_exec()
-    return m
-
-
 # --- late answers
 
 

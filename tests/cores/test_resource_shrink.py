@@ -135,14 +135,6 @@ def test_target_of_a_holder_that_left_needs_no_release() -> None:
     assert script(gone("resource", "sched")) == [grown("1")]
 
 
-def test_release_may_come_in_parts() -> None:
-    """28.release.1, 28.release.4, 28.release.6"""
-    script = ResourceScript()
-    script(acquire())
-    script(exclude("0-2"))
-    assert script(release("0-1"), release("2")) == [RELEASED, RELEASED]
-
-
 def test_the_example_of_release_is_accepted() -> None:
     """28.release.4"""
     script = ResourceScript(
@@ -176,14 +168,3 @@ def test_release_of_what_was_not_shrunk_is_an_error(request_: Request, text: str
     assert errnum == Errno.EPROTO
     assert text in payload
     assert script(release("1-2")) == [RELEASED], "the others are unaffected"
-
-
-def test_release_without_shrink_or_twice_is_an_error() -> None:
-    """28.release.7"""
-    script = ResourceScript()
-    script(acquire())
-    text = "resource.release: targets '1': nothing of group default to release"
-    assert script(release("1")) == [("release", Errno.EPROTO, text)]
-    script(exclude("1"))
-    script(release("1"))
-    assert script(release("1")) == [("release", Errno.EPROTO, text)]

@@ -93,14 +93,6 @@ class TestPlacement:
         pool.shrink(0b10)
         assert pool.room_when_idle(wanted) == 2
 
-    def test_the_same_story_gives_the_same_places(self) -> None:
-        def story() -> list[str]:
-            pool = pool_of(machine(5, 3, 1))
-            shapes = [slots(1), nodes(2), slots(4), nodes(1, whole=True), slots(1, 1, 1)]
-            return [allocated(pool, shape).summary() for shape in shapes]
-
-        assert story() == story()
-
 
 class TestTakingAndGiving:
     def test_freeing_twice_is_an_error_and_harms_nothing(self) -> None:
