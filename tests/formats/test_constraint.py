@@ -244,7 +244,7 @@ def test_characters_that_names_of_properties_may_not_hold(character: str) -> Non
 
 WIDE = [
     {"not": [{"hostlist": ["x[0-200000]"]}]},
-    {"or": [{"hostlist": [f"n[0-{10**17}]", f"x{n}[0-200000]"]} for n in range(2000)]},
+    {"or": [{"hostlist": [f"n[0-{10**17}]", f"x{n}[0-200000]"]} for n in range(300)]},
     {"and": [{"ranks": ["0-4194303"]}] * 2000},
     {"ranks": ["4194303"] * 2000},
 ]
