@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flux_trio.judge.checks.shapes import USERID
+from flux_trio.judge.checks.shapes import USERID, key_problem
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import job_id, payload, topic_of
 from flux_trio.judge.engine.view import Seen, Selector
@@ -22,11 +22,9 @@ def require_owner(rules: Rules, clause: str, *selectors: Iterable[Selector]) -> 
         content, what = payload(record), f"{topic_of(record)} of job {job_id(record)}"
         if not content:
             return None  # no object, which another clause asks for
-        if "userid" not in content:
-            return Broken(f"{what}: expected key userid, {USERID.words}; it is missing")
+        if problem := key_problem(content, "userid", USERID):
+            return Broken(f"{what}: {problem}")
         userid = content["userid"]
-        if not USERID.fits(userid):
-            return Broken(f"{what}: userid: expected {USERID.words}, got {userid!r:.80}")
         life: Life | None = seen.at(LIFE, job_id(record))
         if life is None or life.userid in (-1, userid):
             return True

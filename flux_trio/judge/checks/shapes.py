@@ -93,6 +93,15 @@ JOB_ID: Final = between(0, 2**64 - 1)  # readings: Job ids
 USERID: Final = between(0, 2**32 - 1)
 PRIORITY: Final = between(0, 4294967295)
 
+
+def key_problem(found: dict[str, Any], key: str, shape: Shape, *, required: bool = True) -> str:
+    """Return what is wrong with the value of a key; "" if nothing is."""
+    if key in found:
+        fits = shape.fits(found[key])
+        return "" if fits else f"{key}: expected {shape.words}, got {found[key]!r:.80}"
+    return f"expected key {key}, {shape.words}; it is missing" if required else ""
+
+
 Objects: TypeAlias = Callable[[Record, Seen], Iterable[tuple[str, dict[str, Any]]]]
 """Returns the objects in a record that must have the key, each with words that say which object it
 is."""
@@ -151,20 +160,14 @@ def require_key(
 
     `when` says of an object whether the clause is about it.
     """
-    fits = shape.fits
 
     @rules.each(clause, *selectors, of=subjects)
     def judge(subject: tuple[str, dict[str, Any]]) -> Broken | bool | None:
         what, found = subject
-        if key in found:
-            if when is not None and not when(found):
-                return None
-            if fits(found[key]):
-                return True
-            return Broken(f"{what}: {key}: expected {shape.words}, got {found[key]!r:.80}")
-        if not required or (when is not None and not when(found)):
+        if (not required and key not in found) or (when is not None and not when(found)):
             return None
-        return Broken(f"{what}: expected key {key}, {shape.words}; it is missing")
+        problem = key_problem(found, key, shape)
+        return Broken(f"{what}: {problem}") if problem else True
 
 
 def require_silence(rules: Rules, clause: str, topic: str, expected: str) -> None:

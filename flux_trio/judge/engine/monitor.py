@@ -91,7 +91,8 @@ class Monitor:
         self._rules = tuple(rules)
         self._readers = all_readers(self._rules)
         slots = self._readers.slots
-        self.slots: list[States] = [{(): True}, *map(self._no_states, slots)]  # the first is ALWAYS
+        self.slots: list[States] = [{(): True}]  # the first is ALWAYS
+        self.slots += [{} if of.packing is None else Packed(of.packing) for of in slots]
         self.states: Mapping[View, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
@@ -162,7 +163,11 @@ class Monitor:
         if self._note is not None:
             told = [rule.clause for rule, _ in broken if rule.is_of_clause]
             self._note(record, frozenset([*kept, *told]))
-        return [self._found(rule, record, said) for rule, said in broken]
+        jobid = job_id(record)
+        return [
+            self._violation(rule, record, said, jobid if said.job is None else said.job)
+            for rule, said in broken
+        ]
 
     def _fold(self, record: Record, readers: Readers) -> None:
         """Fold a record into the states of the views."""
@@ -260,28 +265,21 @@ class Monitor:
     # --- the interface for rules (Seen)
 
     def at(self, view: View, key: Key = ()) -> Any:
-        """Return the state of `view` under `key`, or None, also if `key` is not hashable."""
         try:
             return self.states[view].get(key)
         except TypeError:
             return None
 
     def all(self, view: View) -> Mapping[Any, Any]:
-        """Return all states of `view`."""
         return self.states[view]
 
     def knew(self, party: str, n: int) -> bool:
-        """Whether `party` must have handled the message that it received at `n`."""
         return self._known.knew(party, n) or (self._is_simulated and self.is_old(n))
 
     def requests_of(self, party: str) -> Iterable[tuple[tuple[str, int], int]]:
-        """Yield the requests that `party` has not answered: client, matchtag, receipt."""
         return self._known.requests_of(party)
 
     def may_act_on(self, party: str) -> int:
-        """Return the record of the message that `party` may still be handling in its turn; 0 if
-        there is none.
-        """
         return self._known.may_act_on(party)
 
     def is_old(self, n: int) -> bool:
@@ -289,10 +287,6 @@ class Monitor:
         return n <= self._old()
 
     # --- implementation
-
-    def _no_states(self, of: View) -> States:
-        """Return the place for the states of a view."""
-        return Packed(of.packing) if of.packing is not None else {}
 
     def _advance_clock(self, record: Record) -> None:
         """Tell the clock what time has passed.
@@ -348,12 +342,11 @@ class Monitor:
 
     def _due(self) -> list[Violation]:
         """Return the debts of now, and those that were overdue when the parties left."""
-        found = [each for each in self._debts() if not self._is_explained(each)]
+        explains = self._explanations.explains
+        debts = self._debts()
+        found = [each for each in debts if not (each.is_unexplained and explains(each))]
         known = {(each.clause, each.jobid) for each in found}
         return found + [each for each in self._left if (each.clause, each.jobid) not in known]
-
-    def _is_explained(self, violation: Violation) -> bool:
-        return violation.is_unexplained and self._explanations.explains(violation)
 
     def _debts(self, *, is_leaving: bool = False) -> list[Violation]:
         last = self._last
@@ -366,11 +359,6 @@ class Monitor:
             for broken in (rule.debts(self) if rule.debts is not None else ())
             if not (is_leaving and broken.is_to_leave)
         ]
-
-    def _found(self, rule: Rule, record: Record, broken: Broken) -> Violation:
-        """Return the violation in a record."""
-        jobid = job_id(record) if broken.job is None else broken.job
-        return self._violation(rule, record, broken, jobid)
 
     def _violation(
         self, rule: Rule, record: Record, broken: Broken, jobid: int | None

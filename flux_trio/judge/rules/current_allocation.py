@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT
+from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, key_problem
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import EVENT, job_id, logged, message, payload, sent
 from flux_trio.judge.engine.view import Place, Seen, view
@@ -40,14 +40,10 @@ def hello_has_no_payload_or_partial_ok(record: Record, _seen: Seen) -> Finding:
 @RULES.judge("27.free.2", FREED)
 def free_has_id_and_r(record: Record, _seen: Seen) -> Finding:
     content = payload(record)
-    wrong = [
-        f"{key}: expected {shape.words}, got {content[key]!r:.80}"
-        if key in content
-        else f"expected key {key}, {shape.words}; it is missing"
-        for key, shape in (("id", JOB_ID), ("R", OBJECT), ("final", BOOLEAN))
-        if not shape.fits(content.get(key, False if key == "final" else None))
-    ]
-    return Broken(f"sched.free request: {wrong[0]}") if wrong else True
+    for key, shape in (("id", JOB_ID), ("R", OBJECT), ("final", BOOLEAN)):
+        if problem := key_problem(content, key, shape, required=key != "final"):
+            return Broken(f"sched.free request: {problem}")
+    return True
 
 
 def _fold_unfreed(n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:

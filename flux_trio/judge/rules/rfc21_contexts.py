@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.judge.checks.shapes import (
     BOOLEAN,
@@ -14,6 +14,7 @@ from flux_trio.judge.checks.shapes import (
     USERID,
     Shape,
     between,
+    key_problem,
     list_of,
     one_of,
 )
@@ -41,19 +42,11 @@ def _require(clause: str, event: str, *, required: bool = True, **shapes: Shape)
     def check(record: Record, seen: Seen) -> Finding:
         context = context_of(record)
         for key, shape in shapes.items():
-            wrong = _wrong_key(context, key, shape, required=required)
+            wrong = key_problem(context, key, shape, required=required)
             if wrong:
                 text = f"{event} event of job {job_id(record)}: context: {wrong}"
                 return Broken(text, party=_who_said(record, seen) if views else "")
         return required or not shapes.keys().isdisjoint(context)
-
-
-def _wrong_key(context: dict[str, Any], key: str, shape: Shape, *, required: bool) -> str:
-    if key not in context:
-        return f"expected key {key}, {shape.words}; it is missing" if required else ""
-    if shape.fits(context[key]):
-        return ""
-    return f"{key}: expected {shape.words}, got {context[key]!r:.80}"
 
 
 def _who_said(record: Record, seen: Seen) -> str:

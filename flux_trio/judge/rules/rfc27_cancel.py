@@ -15,6 +15,7 @@ from flux_trio.judge.views.granting import (
     SCHED_JOBS,
     Answering,
     Inventory,
+    another_after,
     sched_job,
 )
 from flux_trio.judge.views.hook_answers import is_held
@@ -111,9 +112,7 @@ def cancel_ends_the_request(answering: Answering | None, record: Record, seen: S
         return has_jobspec and asked_of(seen, job_id(record)).cancel != 0
     if not answering.is_of_job or answering.is_open or answering.how != CANCEL:
         return None
-    known = sched_job(seen, job_id(record))
-    text = f"job {job_id(record)}: another response after CANCEL"
-    return Broken(text, (known.ended,), party=record.party)
+    return another_after("CANCEL", record, seen)
 
 
 require_object(RULES, "27.cancel.1", CANCELED)

@@ -14,6 +14,7 @@ from flux_trio.judge.views.granting import (
     INVENTORY,
     SCHED_JOBS,
     Answering,
+    another_after,
     sched_job,
     shortfall,
 )
@@ -115,6 +116,4 @@ def deny_ends_the_request(answering: Answering, record: Record, seen: Seen) -> F
         return None
     if answering.is_open or answering.how != DENY:
         return answering.type == DENY
-    jobid = job_id(record)
-    text = f"job {jobid}: another response after DENY"
-    return Broken(text, (sched_job(seen, jobid).ended,), party=record.party)
+    return another_after("DENY", record, seen)

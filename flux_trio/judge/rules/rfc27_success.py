@@ -10,7 +10,13 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import job_id, logged, payload, sent
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE
-from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
+from flux_trio.judge.views.granting import (
+    ANSWERING,
+    SCHED_JOBS,
+    Answering,
+    another_after,
+    sched_job,
+)
 from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
 from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
@@ -123,6 +129,4 @@ def success_ends_the_request(answering: Answering, record: Record, seen: Seen) -
         return answering.type == SUCCESS
     if answering.how != SUCCESS:
         return None
-    jobid = job_id(record)
-    text = f"job {jobid}: another response after SUCCESS"
-    return Broken(text, (sched_job(seen, jobid).ended,), party=record.party)
+    return another_after("SUCCESS", record, seen)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import ENVIRONMENT, known_by_value, system
 from flux_trio.judge.checks.shapes import members, part
+from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     BROKER,
     EVENT,
@@ -252,6 +253,13 @@ class Answering(Live, frozen=True, gc=False):
     def is_of_job(self) -> bool:
         """Whether the scheduler answers for a job, without an error."""
         return self.is_of_scheduler and not self.is_error and self.has_id
+
+
+def another_after(final: str, record: Record, seen: Seen) -> Broken:
+    """Return the violation of a response after the `final` one of its request."""
+    jobid = job_id(record)
+    text = f"job {jobid}: another response after {final}"
+    return Broken(text, (sched_job(seen, jobid).ended,), party=record.party)
 
 
 def _answering(record: Record, seen: Seen) -> Answering:
