@@ -56,12 +56,6 @@ def expiration(jobid: int, at: float) -> Request:
 # What it says, and what not
 
 
-def test_resources_are_acquired_first_and_on_a_stream() -> None:
-    """28.impl.1"""
-    acquire = only(SchedScript().started)
-    assert (acquire.topic, acquire.is_streaming) == (topics.RESOURCE_ACQUIRE, True)
-
-
 def test_the_four_answers_have_their_codes_and_the_integer_id(script: SchedScript) -> None:
     """27.alloc.9, 27.alloc.10, 27.alloc.11, 27.impl.5: SUCCESS 0, ANNOTATE 1, DENY 2, CANCEL 3."""
     told = answers(script.turn(alloc(1, jobspec(4)), alloc(2), alloc(3, jobspec(5))))
@@ -75,22 +69,6 @@ def test_the_four_answers_have_their_codes_and_the_integer_id(script: SchedScrip
         (3, DENY),
     }
     assert all(type(each["type"]) is int and type(each["id"]) is int for each in told)
-
-
-def test_the_answer_to_free_is_an_object_with_the_id(script: SchedScript) -> None:
-    """27.impl.7"""
-    script.turn(alloc(1))
-    ((_, payload),) = sent(script.turn(tell("free", id=1)))
-    assert payload == {"id": 1}
-
-
-def test_ready_has_an_object(script: SchedScript) -> None:
-    """27.ready.3"""
-    fresh = SchedScript()
-    hello = only(fresh.grow(machine(1, 1)))
-    ready = only(fresh.turn(*fresh.hello_answers(hello, {})))
-    assert ready.topic == "job-manager.sched-ready"
-    assert isinstance(ready.payload, dict)
 
 
 def test_nothing_is_said_of_a_job_without_an_open_request(script: SchedScript) -> None:

@@ -28,7 +28,9 @@ from tests.support.ingest_script import (
 
 
 def test_turn_is_one_commit_then_one_submit_then_the_answers() -> None:
-    "16.schema.2: jobspec and eventlog are written before the job-manager learns of the job."
+    """16.schema.2, 27.alloc.8: jobspec and eventlog are written before the job-manager learns of
+    the job, so that the jobspec is there when sched.alloc comes.
+    """
     script = Script()
     (commit,) = script(submission(1), submission(2, by="bob"), submission(3, urgency=20))
     assert [op[0] for op in stored(commit)] == ["append", "append", "append"] * 3
@@ -188,6 +190,13 @@ def test_refusal_is_immediate_and_stores_nothing(request_: Request, errnum: int,
     assert (answer.errnum, answer.payload) == (errnum, text)
 
 
+def test_unknown_system_attributes_are_no_reason_to_refuse() -> None:
+    """14.attributes.1"""
+    system = JOBSPEC["attributes"]["system"] | {"favourite-colour": "blue"}
+    (commit,) = Script()(submission(jobspec=broken(attributes={"system": system})))
+    assert commit.topic == "kvs.commit"
+
+
 @pytest.mark.parametrize("request_", [guests(urgency=16), submission(urgency=31)])
 def test_greatest_urgency_that_one_may_ask_for(request_: Request) -> None:
     (answer,) = Script().submit(request_)
@@ -213,7 +222,7 @@ def test_failed_commit_is_an_error_to_each_and_leaves_nothing() -> None:
 
 
 def test_job_that_the_job_manager_refuses_is_an_error_and_the_others_are_in() -> None:
-    """The job manager has removed it."""
+    """14.submit.2: the job manager has removed it."""
     script = Script()
     (commit,) = script(submission(1), submission(2), submission(3))
     (submit,) = script.answer(commit, {})
@@ -309,14 +318,6 @@ def test_batches_without_an_answer_are_counted() -> None:
 
 
 # --- the rest
-
-
-def test_submitter_that_goes_leaves_its_jobs() -> None:
-    script = Script()
-    (commit,) = script(submission())
-    assert script(gone("job-ingest", "alice")) == []
-    (submit,) = script.answer(commit, {})
-    assert len(ids_of(submit)) == 1
 
 
 def test_answer_to_nothing_that_was_asked_is_logged() -> None:

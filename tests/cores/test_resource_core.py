@@ -34,7 +34,9 @@ from tests.support.resource_script import (
 
 
 def test_first_response_is_grow_with_all_resources() -> None:
-    """28.acquire.5, 28.grow.2, 28.grow.3, 28.grow.4: offline is there even if empty."""
+    """28.acquire.3, 28.acquire.5, 28.grow.2, 28.grow.3, 28.grow.4, 28.criteria.1: the group is all
+    that a scheduler has to know, and offline is there even if empty.
+    """
     script = ResourceScript()
     assert script(acquire()) == [grown("0-3", "")]
     (response,) = [a for a in script.other if isinstance(a, Response)]
@@ -44,7 +46,9 @@ def test_first_response_is_grow_with_all_resources() -> None:
 
 
 def test_grow_splits_its_targets_into_online_and_offline() -> None:
-    """28.grow.5, 28.grow.6: as in the RFC's example, drained and crashed targets are offline."""
+    """28.background.3, 28.background.5, 28.grow.5, 28.grow.6: as in the RFC's example, drained and
+    crashed targets are offline.
+    """
     script = ResourceScript()
     script(drain("1"), down("3"))
     assert script(acquire()) == [grown("0,2", "1,3")]
@@ -114,7 +118,9 @@ def test_disconnect_of_another_peer_changes_nothing() -> None:
 
 
 def test_drain_and_undrain_are_offline_and_online() -> None:
-    """28.offline.1, 28.online.1, 28.acquire.5, 28.criteria.4; the conversation of recording 20."""
+    """28.background.7, 28.offline.1, 28.online.1, 28.acquire.5, 28.criteria.2, 28.criteria.4; the
+    conversation of recording 20.
+    """
     script = ResourceScript()
     script(acquire())
     assert script(drain("1")) == [DRAINED, told("offline", "1")]
@@ -230,6 +236,7 @@ def status(script: ResourceScript, request: Request | None = None) -> Any:
 
 
 def test_status_tells_resources_and_what_is_wrong_with_them_to_everybody() -> None:
+    """20.overview.2"""
     script = ResourceScript(exclude="3")
     script(drain("0", "a"), now=10.0)
     script(down("1"), now=10.0)

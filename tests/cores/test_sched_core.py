@@ -236,7 +236,7 @@ class TestPrioritize:
 
 class TestFree:
     def test_is_answered_with_the_id_and_makes_room(self, script: SchedScript) -> None:
-        """27.free.5, 27.free.6, 27.free.7, 27.free.8."""
+        """27.free.5, 27.free.6, 27.free.7, 27.free.8, 27.impl.7."""
         script.turn(alloc(1, jobspec(4)), alloc(2))
         assert sent(script.turn(tell("free", id=1))) == [
             ("sched.free", {"id": 1}),

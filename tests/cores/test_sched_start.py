@@ -50,7 +50,7 @@ class TestStart:
         ],
     )
     def test_ready_says_the_mode(self, config: dict[str, Any], payload: dict[str, Any]) -> None:
-        """27.ready.1, 27.ready.4, 27.ready.5, 27.ready.9, 27.ready.11."""
+        """27.ready.1, 27.ready.3, 27.ready.4, 27.ready.5, 27.ready.9, 27.ready.11."""
         script = SchedScript(**config)
         hello = only(script.grow(machine(1, 1)))
         ready = only(script.turn(answer(hello, errnum=Errno.ENODATA)))
