@@ -10,11 +10,12 @@ import pytest
 from flux_trio.attach.exec.inputs import WAITING_BYTES_MAX
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
 from flux_trio.cores.turns import SetTimer
+from flux_trio.formats import job_key
 from flux_trio.messages import ROLE_USER, Errno, Event, Request, Response, topics
 from flux_trio.shell.protocol import Fed, Feed, Signal, Start
 from tests.support.bridge_script import MANAGER, SERVICE, START, BridgeScript, j
 from tests.support.eventlogs import event
-from tests.support.exec_script import job_key, jobspec
+from tests.support.exec_script import jobspec
 
 ROUTES = ("client", "broker")
 ENOSYS = int(Errno.ENOSYS)

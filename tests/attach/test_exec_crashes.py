@@ -6,13 +6,12 @@ from collections import Counter
 
 import pytest
 
-from flux_trio.formats import format_eventlog
+from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import Request, Response
 from flux_trio.shell.protocol import Attach, Signal, Start
 from tests.support.asking import OWNER_USERID
 from tests.support.bridge_script import BridgeScript
 from tests.support.eventlogs import ending, raised, running
-from tests.support.exec_script import job_key
 from tests.support.flux_kvs import FluxKvs
 
 REQUESTS = 16

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from flux_trio.attach.exec.guest import PLACES
-from flux_trio.formats import format_eventlog, parse_eventlog
+from flux_trio.formats import format_eventlog, job_key, parse_eventlog
 from flux_trio.shell.protocol import Attach, Signal
 from tests.support.asking import OWNER_USERID
 from tests.support.bridge_script import BridgeScript
 from tests.support.eventlogs import ending, event, raised, running
-from tests.support.exec_script import job_key
 
 EVENTLOG = job_key(7, "eventlog")
 FREED = [event("free"), event("clean")]

@@ -16,11 +16,12 @@ import trio
 from flux_trio.attach import kvs, sched
 from flux_trio.attach.handle import open_flux
 from flux_trio.broker import ServiceExit
+from flux_trio.formats import job_key
 from flux_trio.messages import Errno, FluxError, Request, Response, topics
 from flux_trio.process.groups import unwrapping
 from flux_trio.transports import EndOfConnection
 from tests.support.flux_peer import Broker, broker
-from tests.support.sched_script import jobspec, r_key
+from tests.support.sched_script import jobspec
 from tests.support.scheduling import machine
 
 R: dict[str, Any] = machine(2, 2).to_json()
@@ -93,13 +94,13 @@ async def test_grants_are_in_the_kvs_before_success_and_leave_out_what_jobs_hold
         assert (await served.peer.until(topics.RESOURCE_ACQUIRE)).payload is None
         hello = await served.greet(held(7))
         assert (hello.payload, hello.is_streaming) == ({"partial-ok": True}, True)
-        assert (await served.peer.until(topics.KVS_LOOKUP)).payload["key"] == r_key(7)
+        assert (await served.peer.until(topics.KVS_LOOKUP)).payload["key"] == job_key(7, "R")
         assert (await served.peer.until(topics.SCHED_READY)).payload == {"mode": "unlimited"}
         served.ask(topics.SCHED_ALLOC, alloc(8, jobspec(2)))
         commit = await served.peer.until(topics.KVS_COMMIT)
         success = await served.answer()
         (op,) = commit.payload["ops"]
-        assert op["key"] == r_key(8)
+        assert op["key"] == job_key(8, "R")
         assert isinstance(success.payload, dict)
         assert (success.payload["id"], success.payload["type"], success.errnum) == (8, 0, 0)
         assert json.loads(base64.b64decode(op["dirent"]["data"])) == success.payload["R"]
@@ -231,7 +232,8 @@ async def test_answer_that_is_not_what_it_says_ends_with_its_topic_and_key(
         (
             {"kvs.lookup": {"val": {"type": "dir"}}},
             held(7),
-            f"kvs.lookup-all: {r_key(7)}: kvs.lookup: payload.val: expected a treeobj of type val",
+            f"kvs.lookup-all: {job_key(7, 'R')}: kvs.lookup: payload.val: "
+            "expected a treeobj of type val",
         ),
         ({"job-manager.sched-ready": (Errno.EPROTO, "no")}, held(7), "job-manager.sched-ready: no"),
     ],

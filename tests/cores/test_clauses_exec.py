@@ -9,7 +9,7 @@ import pytest
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import Exit
-from flux_trio.formats import Idset
+from flux_trio.formats import Idset, job_key
 from flux_trio.messages import Errno, Request, Response, service_of, topics
 from flux_trio.shell.protocol import Done
 from tests.support.asking import asked_by_guest
@@ -17,7 +17,6 @@ from tests.support.exec_script import (
     START_AT,
     ExecScript,
     job_exception,
-    job_key,
     jobspec,
     resources,
     start_request,

@@ -8,7 +8,7 @@ import pytest
 
 from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S
 from flux_trio.cores.turns import Exit, TimerFired
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Event, Request, topics
 from tests.support.asking import asked
 from tests.support.sched_script import (
@@ -19,7 +19,6 @@ from tests.support.sched_script import (
     answers,
     jobspec,
     only,
-    r_key,
     sent,
     success,
     tell,
@@ -154,12 +153,12 @@ def test_r_is_in_the_kvs_before_the_answer_and_stays_when_it_is_freed(script: Sc
     assert answers(script.turn(alloc(1))) == []
     (commit,) = script.unanswered
     ((op, key, text),) = commit.payload["ops"]
-    assert (op, key) == ("put", r_key(1))
+    assert (op, key) == ("put", job_key(1, "R"))
     assert ResourceSet.parse(text.encode()).ncores == 1
     script.turn(*script.take_kvs_answers())
     script.kvs_waits = False
     script.turn(tell("free", id=1))
-    assert script.kvs == {r_key(1): text}
+    assert script.kvs == {job_key(1, "R"): text}
 
 
 def test_every_grant_is_a_subset_of_the_inventory_and_can_be_had_again(script: SchedScript) -> None:
@@ -250,7 +249,7 @@ def test_a_target_is_up_or_down_with_all_it_has(script: SchedScript) -> None:
     """28.background.4: of an offline target, no core is granted."""
     script.acquired(type="offline", targets="1")
     script.turn(*(alloc(jobid) for jobid in range(1, 5)))
-    assert sorted(script.kvs) == [r_key(1), r_key(2)]
+    assert sorted(script.kvs) == [job_key(1, "R"), job_key(2, "R")]
     assert {str(script.r(jobid).ranks) for jobid in (1, 2)} == {"0"}
 
 

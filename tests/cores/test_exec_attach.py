@@ -11,7 +11,7 @@ from flux_trio.cores.exec.attach import POLL_S
 from flux_trio.cores.exec.attachments import READ_BYTES_MAX
 from flux_trio.cores.exec.output import PIECE_BYTES_MAX, WHOLE_BYTES, log_begins, log_data, log_ends
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
-from flux_trio.formats import format_eventlog
+from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import Errno, Flag, Response
 from flux_trio.shell.protocol import Done, Started, TaskSize, Unknown
 from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
@@ -23,7 +23,6 @@ from tests.support.exec_script import (
     ExecScript,
     files_read,
     job_exception,
-    job_key,
     jobspec,
     resources,
     stored_release,

@@ -11,7 +11,7 @@ from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.calls import PLACE
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import ClearTimer, ClockStepped, Log, TimerFired
-from flux_trio.formats import format_eventlog
+from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from tests.support.asking import asked, asked_by_guest, service_back
 from tests.support.eventlogs import event, raised, running
@@ -23,7 +23,6 @@ from tests.support.exec_script import (
     TIMEOUT,
     ExecScript,
     job_exception,
-    job_key,
     jobspec,
     journal,
     resources,

@@ -6,7 +6,7 @@ from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.calls import AGAIN, AGAIN_S
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import TimerFired
-from flux_trio.formats import format_eventlog
+from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import ROLE_USER, Errno, Request, Response, respond_stream, topics
 from tests.support.asking import gone, service_back
 from tests.support.eventlogs import event, running
@@ -17,7 +17,6 @@ from tests.support.exec_script import (
     ExecScript,
     begin_journal,
     job_exception,
-    job_key,
     resources,
     simulated,
     start_request,

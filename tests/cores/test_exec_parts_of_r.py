@@ -11,10 +11,10 @@ from flux_trio.cores.exec.real import STUCK_NOTE
 from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.turns import TimerFired
 from flux_trio.editions import CLASSIC, CURRENT, Edition
-from flux_trio.formats import format_eventlog
+from flux_trio.formats import format_eventlog, job_key
 from flux_trio.shell.protocol import Done, Started, Survey, Survivors
 from tests.support.eventlogs import event, raised, running
-from tests.support.exec_script import ExecScript, job_exception, job_key, jobspec, resources, told
+from tests.support.exec_script import ExecScript, job_exception, jobspec, resources, told
 
 R = resources({0: 1, 1: 1, 2: 1})
 WIDE = jobspec("sleep", ntasks=3)

@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.cores.exec.exits import warning_of
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
-from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
+from flux_trio.formats import Event, Jobspec, format_eventlog, job_key, parse_eventlog
 from flux_trio.messages import Errno, Request, Response
 from flux_trio.shell.protocol import (
     Ack,
@@ -30,7 +30,6 @@ from tests.support.exec_script import (
     START_AT,
     ExecScript,
     job_exception,
-    job_key,
     jobspec,
     journal,
     resources,

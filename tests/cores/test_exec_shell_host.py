@@ -10,7 +10,7 @@ from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellLost
 from flux_trio.cores.turns import Log
-from flux_trio.formats import Event, format_eventlog
+from flux_trio.formats import Event, format_eventlog, job_key
 from flux_trio.messages import Errno, Level, Request, Response
 from flux_trio.shell.protocol import Ack, Attach, Done, Listing, Signal, Start, Started, Unknown
 from tests.support.asking import service_back
@@ -19,7 +19,6 @@ from tests.support.exec_script import (
     MANAGER,
     ExecScript,
     job_exception,
-    job_key,
     jobspec,
     resources,
     start_request,

@@ -13,14 +13,13 @@ from flux_trio.cores.exec.keeping import READ_BYTES_MAX, READ_PARTS_MAX
 from flux_trio.cores.exec.storing import LANE_BYTES_MAX
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.turns import Log
-from flux_trio.formats import parse_eventlog
+from flux_trio.formats import job_key, parse_eventlog
 from flux_trio.messages import Errno, Level, Request, Response
 from flux_trio.shell.protocol import Done, Started, TaskSize
 from tests.support.exec_script import (
     START_AT,
     ExecScript,
     files_read,
-    job_key,
     jobspec,
     resources,
     stored_output,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.turns import Log, TimerFired
+from flux_trio.formats import job_key
 from flux_trio.messages import Errno, Flag, Request, topics
 from tests.support.asking import asked, asked_by_guest
 from tests.support.sched_script import (
@@ -17,7 +18,6 @@ from tests.support.sched_script import (
     answers,
     jobspec,
     only,
-    r_key,
     sent,
     success,
     tell,
@@ -31,7 +31,7 @@ class TestAlloc:
         script.kvs_waits = True
         assert script.turn(alloc(1, jobspec(3))) == []
         (commit,) = script.unanswered
-        assert [op[:2] for op in commit.payload["ops"]] == [["put", r_key(1)]]
+        assert [op[:2] for op in commit.payload["ops"]] == [["put", job_key(1, "R")]]
         assert answers(script.turn(*script.take_kvs_answers())) == [
             success(1, "rank0/core[0-1] rank1/core0")
         ]
@@ -58,7 +58,7 @@ class TestAlloc:
         """20.starttime.3, 20.expiration.4, 20.expiration.5: microseconds."""
         script.now = 1700000000.1234567
         script.turn(alloc(1, jobspec(duration=duration)))
-        text = script.kvs[r_key(1)]
+        text = script.kvs[job_key(1, "R")]
         times = json.loads(text, parse_float=str)["execution"]
         for name in ("starttime", "expiration"):
             assert len(times[name].partition(".")[2]) <= 6
@@ -210,7 +210,7 @@ class TestCancel:
         assert answers(script.turn(alloc(2, jobspec(4)), *script.take_kvs_answers())) == [
             success(2, "rank[0-1]/core[0-1]")
         ]
-        assert list(script.kvs) == [r_key(2)]
+        assert list(script.kvs) == [job_key(2, "R")]
 
     def test_nothing_is_answered_even_to_what_cannot_be_read(self, script: SchedScript) -> None:
         """27.cancel.4, 27.prioritize.8."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.turns import Exit, Log, Note
+from flux_trio.formats import job_key
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import service_back
 from tests.support.sched_script import (
@@ -18,7 +19,6 @@ from tests.support.sched_script import (
     jobspec,
     leaves,
     only,
-    r_key,
     sent,
     success,
     tell,
@@ -64,7 +64,7 @@ class TestStart:
         told, end = script.hello_answers(hello, {"j7": machine(1, 1)})
         assert script.turn(told) == []
         assert script.turn(end) == []
-        assert [request.payload for request in script.unanswered] == [{"keys": [r_key(7)]}]
+        assert [request.payload for request in script.unanswered] == [{"keys": [job_key(7, "R")]}]
         ready = only(script.turn(*script.take_kvs_answers()))
         assert ready.topic == "job-manager.sched-ready"
 

@@ -10,21 +10,12 @@ import pytest
 from flux_trio.config import Config
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.editions import CLASSIC, CURRENT, EDITIONS, Edition, rfc27, rfc28, rfc32
-from flux_trio.formats import FormatError, Idset, ResourceSet, format_r
+from flux_trio.formats import FormatError, Idset, ResourceSet, format_r, job_key
 from flux_trio.messages import Errno, FluxError, Request, topics
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
 from tests.support.manager_script import ManagerScript, alloc_answer, start_answer
-from tests.support.sched_script import (
-    SchedScript,
-    alloc,
-    answer,
-    answers,
-    jobspec,
-    r_key,
-    sent,
-    tell,
-)
+from tests.support.sched_script import SchedScript, alloc, answer, answers, jobspec, sent, tell
 from tests.support.scheduling import machine
 
 R = ResourceSet.build([(rank, 1, 0) for rank in range(3)], lambda rank: f"n{rank}")
@@ -245,7 +236,7 @@ def requests(manager: ManagerScript, topic: str) -> list[Any]:
 def test_job_manager_sends_the_resources_with_start_and_free(manager: ManagerScript) -> None:
     manager.submit(1)
     manager.store_r(1, {0: [0]})
-    stored = ResourceSet.parse(manager.kvs.value(r_key(1)).encode()).to_json()
+    stored = ResourceSet.parse(manager.kvs.value(job_key(1, "R")).encode()).to_json()
     manager.alloc(1, R=stored)
     (start,) = requests(manager, "job-exec.start")
     assert start["R"] == stored
@@ -260,7 +251,7 @@ def test_answer_with_other_resources_than_the_kvs_suspends_scheduling(
     """readings: R that is not of the instance."""
     manager.submit(1)
     manager.store_r(1, ranks)
-    stored = json.loads(manager.kvs.value(r_key(1)))
+    stored = json.loads(manager.kvs.value(job_key(1, "R")))
     manager.store_r(1, {0: [0]})
     (line,) = manager.alloc(1, R=stored)
     got = ResourceSet.parse(stored).summary()

@@ -14,12 +14,12 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
-from flux_trio.formats import parse_eventlog
+from flux_trio.formats import job_key, parse_eventlog
 from flux_trio.messages import Errno, Event, Request, Response, respond, respond_stream, topics
 from flux_trio.services import exec as exec_service
 from flux_trio.services import kvs
 from flux_trio.store.stores import MemoryStore
-from tests.support.exec_script import job_key, jobspec, r_text, resources
+from tests.support.exec_script import jobspec, r_text, resources
 from tests.support.serving import Client, World
 from tests.support.shell import MARK, TEST_S_MAX, hosts, no_process_left, tasks, until
 

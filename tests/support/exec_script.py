@@ -18,7 +18,7 @@ from flux_trio.cores.exec.vocabulary import (
 from flux_trio.cores.stored_jobs import output_key
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.editions import CLASSIC, Edition
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
+from flux_trio.formats import Jobspec, ResourceSet, job_key, parse_eventlog
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from flux_trio.shell.protocol import Done, Started
 from tests.support.asking import OWNER_USERID, asked, gone
@@ -46,11 +46,6 @@ def jobspec(*command: str, test: dict[str, Any] | None = None, **options: Any) -
     if test is not None:
         options["attributes"] = {"system.exec.test": test}
     return Jobspec.from_command(command or ("true",), **options).to_json()
-
-
-def job_key(jobid: int, name: str) -> str:
-    """The KVS key of a job's `name`."""
-    return f"{format_fluid(jobid, 'kvs')}.{name}"
 
 
 class ExecScript:

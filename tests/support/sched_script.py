@@ -10,7 +10,7 @@ from flux_trio.config import SchedConfig
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.editions import CLASSIC, Edition
-from flux_trio.formats import ResourceSet, format_fluid
+from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import asked
 
@@ -41,11 +41,6 @@ def alloc(jobid: int, spec: dict[str, Any] | None = None, **more: Any) -> Reques
 def tell(method: str, **payload: Any) -> Request:
     """Another request of the job manager that answers by id, or not at all."""
     return asked(f"sched.{method}", payload, by=MANAGER, tag=0)
-
-
-def r_key(jobid: int) -> str:
-    """Where R is."""
-    return f"{format_fluid(jobid, 'kvs')}.R"
 
 
 class SchedScript:
@@ -120,15 +115,15 @@ class SchedScript:
         told = []
         for name, resources in running.items():
             jobid = int(name.removeprefix("j"))
-            self.kvs[r_key(jobid)] = json.dumps(resources.to_json())
+            self.kvs[job_key(jobid, "R")] = json.dumps(resources.to_json())
             facts = {"id": jobid, "priority": 16, "userid": 1000, "t_submit": 1.0}
             told.append(answer(hello, facts))
         return [*told, answer(hello, errnum=Errno.ENODATA)]
 
     def r(self, jobid: int) -> ResourceSet:
         """R as the job has it."""
-        assert r_key(jobid) in self.kvs, f"job {jobid} was granted nothing"
-        return ResourceSet.parse(self.kvs[r_key(jobid)].encode())
+        assert job_key(jobid, "R") in self.kvs, f"job {jobid} was granted nothing"
+        return ResourceSet.parse(self.kvs[job_key(jobid, "R")].encode())
 
 
 def answer(request: Request, payload: Any = None, errnum: int = 0) -> Response:
