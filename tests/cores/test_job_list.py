@@ -12,12 +12,12 @@ from flux_trio.cores.job_list import JobListCore
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX
 from flux_trio.cores.turns import Exit, SetTimer
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import format_eventlog
+from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, topics
 from flux_trio.protocols import ACTIVE, RUNNING, JobState
 from tests.support.asking import service_back
 from tests.support.eventlogs import ending, event, inactive, pending, running
-from tests.support.listing import ListedJobs, key
+from tests.support.listing import ListedJobs
 
 STREAMING = int(Flag.STREAMING)
 
@@ -60,7 +60,7 @@ def test_every_job_is_read_when_there_are_more_than_are_asked_for_at_once() -> N
     listed = ListedJobs()
     log = format_eventlog(pending())
     ids = range(1, LOOKUP_JOBS_MAX + 100)
-    listed.commit(*(["append", key(jobid, "eventlog"), log] for jobid in ids))
+    listed.commit(*(["append", job_key(jobid, "eventlog"), log] for jobid in ids))
     listed.commit(*map(submit_op, ids))
     listed.start()
     assert len(listed.lookups) == len(ids)
@@ -134,7 +134,7 @@ def test_journal_is_opened_again_when_the_job_manager_is_back(listed: ListedJobs
     listed.lookups.clear()
     listed.fire_timer()
     listed.tell()
-    assert listed.lookups == [key(1, "eventlog"), key(3, "eventlog")]
+    assert listed.lookups == [job_key(1, "eventlog"), job_key(3, "eventlog")]
     assert [(job["id"], job["priority"]) for job in listed.jobs(states=ACTIVE)] == [(3, 16), (1, 9)]
     listed.tell((1, 6, event("alloc")))
     assert listed.ids(states=RUNNING) == [1]
@@ -267,11 +267,11 @@ def test_journal_is_not_opened_while_eventlogs_are_still_read(listed: ListedJobs
 
 def test_unreadable_eventlog_is_left_out_and_logged() -> None:
     listed = ListedJobs()
-    listed.commit(["put", key(1, "eventlog"), "what?\n"], submit_op(1))
+    listed.commit(["put", job_key(1, "eventlog"), "what?\n"], submit_op(1))
     listed.store_log(2, pending())
     listed.start()
     assert listed.ids() == [2]
-    assert listed.logs[0].text.startswith(f"{key(1, 'eventlog')}: not a job eventlog")
+    assert listed.logs[0].text.startswith(f"{job_key(1, 'eventlog')}: not a job eventlog")
 
 
 def test_store_that_cannot_be_read_ends_the_service() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from flux_trio.cores.job_list.info import LOOKUP_KEYS_MAX, OUTPUT_PIECES_MAX
 from flux_trio.cores.job_list.watches import HELD_CHARS_MAX, READS_MAX, WATCHES_OF_USER_MAX
-from flux_trio.formats import ResourceSet, format_event, format_fluid
+from flux_trio.formats import ResourceSet, format_event, format_fluid, job_key
 from flux_trio.messages import Errno, Flag, Request, respond_error
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
 from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, event, inactive, pending, running
-from tests.support.listing import ListedJobs, key
+from tests.support.listing import ListedJobs
 
 LOOKUP = "job-info.lookup"
 WATCH = "job-info.eventlog-watch"
@@ -49,8 +49,8 @@ def test_lookup_reads_every_key_that_is_asked_for(listed: ListedJobs) -> None:
     ((errnum, found),) = listed.ask(LOOKUP, {"id": 1, "keys": ["jobspec", "eventlog", "jobspec"]})
     assert errnum == 0
     assert found["id"] == 1
-    assert found["jobspec"] == listed.kvs.value(key(1, "jobspec"))
-    assert found["eventlog"] == listed.kvs.value(key(1, "eventlog"))
+    assert found["jobspec"] == listed.kvs.value(job_key(1, "jobspec"))
+    assert found["eventlog"] == listed.kvs.value(job_key(1, "eventlog"))
     assert listed.ask(LOOKUP, {"id": 1, "keys": []}) == [(0, {"id": 1})]
 
 
@@ -95,11 +95,11 @@ def test_current_applies_the_updates_of_the_eventlog(listed: ListedJobs) -> None
     ((_, found),) = listed.ask(LOOKUP, ask)
     assert ResourceSet.parse(found["R"].encode()).expiration == 7777.0
     ((_, found),) = listed.ask(LOOKUP, ask | {"current": False})
-    assert found["jobspec"] == listed.kvs.value(key(1, "jobspec"))
+    assert found["jobspec"] == listed.kvs.value(job_key(1, "jobspec"))
 
 
 def test_stored_value_that_updates_do_not_fit_is_an_error(listed: ListedJobs) -> None:
-    listed.commit(["put", key(1, "R"), "not JSON"])
+    listed.commit(["put", job_key(1, "R"), "not JSON"])
     ((errnum, text),) = listed.ask(LOOKUP, {"id": 1, "keys": ["R"], "current": True})
     assert errnum == Errno.EINVAL
     assert text.startswith("R: cannot apply its updates: ")
@@ -124,14 +124,14 @@ def test_watch_ends_when_the_job_is_inactive(listed: ListedJobs) -> None:
     listed.tell_all(1, rest, place=4)
     assert told == [each.name for each in rest]
     assert listed.take_sent() == [(Errno.ENODATA, None)]
-    listed.commit(["append", key(1, "eventlog"), "more\n"])
+    listed.commit(["append", job_key(1, "eventlog"), "more\n"])
     assert listed.take_sent() == []
 
 
 def test_other_eventlog_is_sent_whole_before_the_end(listed: ListedJobs) -> None:
     path = "guest.exec.eventlog"
     assert watch(listed, path) == []  # it does not exist yet
-    listed.commit(["append", key(1, path), format_event(event("init"))])
+    listed.commit(["append", job_key(1, path), format_event(event("init"))])
     assert lines(listed.take_sent()) == ["init"]
     listed.tell_all(1, inactive()[4:], place=4)
     assert listed.take_sent() == [(Errno.ENODATA, None)]
@@ -140,7 +140,7 @@ def test_other_eventlog_is_sent_whole_before_the_end(listed: ListedJobs) -> None
 def test_what_the_watch_has_not_told_by_the_end_is_told(listed: ListedJobs) -> None:
     path = "guest.output"
     watch(listed, path)
-    listed.kvs.commit(["append", key(1, path), format_event(event("data"))])  # still on its way
+    listed.kvs.commit(["append", job_key(1, path), format_event(event("data"))])  # still on its way
     listed.tell_all(1, inactive()[4:], place=4)
     *told, end = listed.take_sent()
     assert lines(told) == ["data"]
@@ -151,9 +151,9 @@ def test_line_is_told_when_it_is_whole(listed: ListedJobs) -> None:
     path = "guest.output"
     watch(listed, path)
     line = format_event(event("data"))
-    listed.commit(["append", key(1, path), line[:5]])
+    listed.commit(["append", job_key(1, path), line[:5]])
     assert listed.take_sent() == []
-    listed.commit(["append", key(1, path), line[5:] + line[:3]])
+    listed.commit(["append", job_key(1, path), line[5:] + line[:3]])
     assert lines(listed.take_sent()) == ["data"]
 
 
@@ -324,7 +324,7 @@ def grant(listed: ListedJobs, more: int, tag: int = 9) -> list[tuple[int, Any]]:
 
 def store_pieces(listed: ListedJobs, *texts: str) -> None:
     for piece, text in enumerate(texts):
-        listed.commit(["put", key(1, f"{OUTPUT}.{piece}" if piece else OUTPUT), text])
+        listed.commit(["put", job_key(1, f"{OUTPUT}.{piece}" if piece else OUTPUT), text])
 
 
 def test_output_of_several_keys_is_one_value_while_it_fits(listed: ListedJobs) -> None:
@@ -365,14 +365,14 @@ def test_watch_keeps_to_its_credit_and_loses_nothing(listed: ListedJobs) -> None
     payload = {"id": 1, "path": OUTPUT, "credit": 2}
     told = listed.ask(WATCH, payload, streaming=True, tag=9)
     for n in range(count):
-        listed.commit(["append", key(1, OUTPUT), data_lines(n, 1, size)])
+        listed.commit(["append", job_key(1, OUTPUT), data_lines(n, 1, size)])
         told += listed.take_sent()
     assert numbers(told) == [0, 1]
     listed.lookups.clear()
     told += grant(listed, 6)
-    assert listed.lookups == [key(1, OUTPUT)]  # what is beyond was left there
+    assert listed.lookups == [job_key(1, OUTPUT)]  # what is beyond was left there
     assert numbers(told) == list(range(8))
-    listed.commit(["append", key(1, OUTPUT), data_lines(count, 1, size)])
+    listed.commit(["append", job_key(1, OUTPUT), data_lines(count, 1, size)])
     listed.tell_all(1, inactive()[4:], place=4)
     assert listed.take_sent() == []
     told += grant(listed, 1)
@@ -382,13 +382,13 @@ def test_watch_keeps_to_its_credit_and_loses_nothing(listed: ListedJobs) -> None
 
 
 def test_answer_to_a_read_from_before_the_end_does_not_end_the_watch(listed: ListedJobs) -> None:
-    listed.commit(["append", key(1, OUTPUT), data_lines(0, 20, HELD_CHARS_MAX // 5)])
+    listed.commit(["append", job_key(1, OUTPUT), data_lines(0, 20, HELD_CHARS_MAX // 5)])
     listed.ask(WATCH, {"id": 1, "path": OUTPUT, "credit": 1}, streaming=True, tag=9)
     granted = asked(CREDIT, {"matchtag": 9, "credit": 100}, tag=99)
     actions = listed.core.turn(0.0, [granted])
     (early,) = [each for each in actions if isinstance(each, Request)]
     answer = listed.kvs.take(early, "job-list")  # before the last line is stored
-    listed.kvs.commit(["append", key(1, OUTPUT), data_lines(20, 1)])
+    listed.kvs.commit(["append", job_key(1, OUTPUT), data_lines(20, 1)])
     requests = _inactive_turn(listed)
     listed.turn(*answer)
     listed.take_sent()
@@ -410,19 +410,19 @@ def test_watch_that_does_not_follow_ends_with_what_is_there(listed: ListedJobs) 
 
 def test_value_that_is_no_eventlog_is_read_once(listed: ListedJobs) -> None:
     """A long value without a line in it has nothing to tell, however much credit there is."""
-    listed.commit(["put", key(1, "J"), "x" * (2 * HELD_CHARS_MAX)])
+    listed.commit(["put", job_key(1, "J"), "x" * (2 * HELD_CHARS_MAX)])
     listed.lookups.clear()
     wanted = {"id": 1, "path": "J", "credit": 5}
     assert listed.ask(WATCH, wanted, streaming=True, tag=8) == []
     told = listed.ask(WATCH, wanted | {"follow": False}, streaming=True, tag=9)
     assert told == [(Errno.ENODATA, None)]
-    assert listed.lookups == [key(1, "J")]
+    assert listed.lookups == [job_key(1, "J")]
 
 
 def test_long_eventlog_is_read_a_bounded_number_of_times(listed: ListedJobs) -> None:
     """Each read takes all of the value: their number must not grow with its length."""
     count = 4 * READS_MAX
-    listed.commit(["put", key(1, OUTPUT), data_lines(0, count, HELD_CHARS_MAX // 2)])
+    listed.commit(["put", job_key(1, OUTPUT), data_lines(0, count, HELD_CHARS_MAX // 2)])
     payload = {"id": 1, "path": OUTPUT, "follow": False, "credit": 1}
     listed.lookups.clear()
     told = listed.ask(WATCH, payload, streaming=True, tag=9)
@@ -436,8 +436,8 @@ def test_log_of_a_job_that_is_purged_meanwhile_is_refused_and_not_cut_off(
     listed: ListedJobs,
 ) -> None:
     listed.tell_all(2, inactive(userid=GUEST_USERID))
-    listed.commit(["put", key(2, OUTPUT), data_lines(0, 2)])
-    listed.commit(["put", key(2, f"{OUTPUT}.1"), data_lines(2, 2)])
+    listed.commit(["put", job_key(2, OUTPUT), data_lines(0, 2)])
+    listed.commit(["put", job_key(2, f"{OUTPUT}.1"), data_lines(2, 2)])
     wanted = {"id": 2, "path": OUTPUT, "credit": 1}
     told = listed.ask(WATCH, wanted, streaming=True, tag=9)
     assert numbers(told) == [0]

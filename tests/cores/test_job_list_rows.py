@@ -10,7 +10,7 @@ from flux_trio.cores.job_list.choosing import LOOKS_MAX, SLICE_JOBS
 from flux_trio.cores.job_list.details import FACTS_MAX, Details
 from flux_trio.cores.job_list.exchange import Exchange
 from flux_trio.cores.job_list.records import Record
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Errno, topics
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobResult, JobState
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
@@ -24,7 +24,7 @@ from tests.support.eventlogs import (
     running,
     submitted,
 )
-from tests.support.listing import ListedJobs, key
+from tests.support.listing import ListedJobs
 
 R2 = ResourceSet.build([(0, 0b11, 0), (1, 0b11, 0)], lambda rank: f"node{rank}", expiration=9000.0)
 
@@ -225,7 +225,7 @@ def test_updates_of_jobspec_and_expiration_are_listed(listed: ListedJobs) -> Non
 
 def test_stored_data_that_cannot_be_understood_is_left_out(listed: ListedJobs) -> None:
     listed.store(1, "jobspec", {"version": 1})
-    listed.commit(["put", key(1, "R"), "not JSON"])
+    listed.commit(["put", job_key(1, "R"), "not JSON"])
     listed.tell_all(1, running())
     assert {"name", "ranks"}.isdisjoint(listed.job(1))
 
@@ -314,7 +314,7 @@ def test_lookups_of_a_list_are_in_flight_together(listed: ListedJobs) -> None:
     listed.tell_all(1, pending())
     listed.tell_all(2, running())
     (lookup,) = listed.core.turn(0.0, [asked("job-list.list")])
-    assert lookup.payload["keys"] == [key(1, "jobspec"), key(2, "jobspec"), key(2, "R")]
+    assert lookup.payload["keys"] == [job_key(1, "jobspec"), job_key(2, "jobspec"), job_key(2, "R")]
 
 
 def test_facts_are_kept_until_an_update(listed: ListedJobs) -> None:
@@ -343,7 +343,7 @@ def test_facts_of_finished_jobs_are_not_kept(listed: ListedJobs) -> None:
     for _ in range(2):
         listed.lookups.clear()
         assert listed.ids() == [1]
-        assert listed.lookups == [key(1, part) for part in ("eventlog", "jobspec", "R")]
+        assert listed.lookups == [job_key(1, part) for part in ("eventlog", "jobspec", "R")]
 
 
 def test_list_for_a_peer_that_is_gone_is_dropped(listed: ListedJobs) -> None:

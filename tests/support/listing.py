@@ -12,7 +12,7 @@ from flux_trio.cores.job_index import ended_ops, submit_op
 from flux_trio.cores.job_list import JobListCore
 from flux_trio.cores.job_list.records import ended_of, folded
 from flux_trio.cores.turns import ClearTimer, Log, SetTimer, TimerFired
-from flux_trio.formats import Event, Jobspec, format_eventlog, format_fluid, parse_eventlog
+from flux_trio.formats import Event, Jobspec, format_eventlog, job_key, parse_eventlog
 from flux_trio.messages import Errno, Flag, Request, Response, respond_error, service_of, topics
 from flux_trio.protocols import ACTIVE, JobState
 from tests.support.asking import asked
@@ -49,7 +49,7 @@ class ListedJobs:
     def tell(self, *entries: tuple[int, int, Event]) -> None:
         """One response of the journal: (id, place, event) each. They are stored before."""
         for jobid, place, event in entries:
-            stored = parse_eventlog(self.kvs.value(key(jobid, "eventlog")) or "")
+            stored = parse_eventlog(self.kvs.value(job_key(jobid, "eventlog")) or "")
             if place == len(stored) and event.name != "invalidate":
                 self.store_log(jobid, [event])
         events = [[jobid, place, msgspec.to_builtins(event)] for jobid, place, event in entries]
@@ -69,13 +69,13 @@ class ListedJobs:
     def store_log(self, jobid: int, events: Sequence[Event]) -> None:
         """The job manager appends to the job's eventlog, and keeps the index of jobs."""
         text = format_eventlog(list(events))
-        record = folded(jobid, (self.kvs.value(key(jobid, "eventlog")) or "") + text)
+        record = folded(jobid, (self.kvs.value(job_key(jobid, "eventlog")) or "") + text)
         index = [submit_op(jobid)] if record.is_active else ended_ops(ended_of(record))
-        self.commit(["append", key(jobid, "eventlog"), text], *index)
+        self.commit(["append", job_key(jobid, "eventlog"), text], *index)
 
     def store(self, jobid: int, name: str, value: Any) -> None:
         """Somebody puts JSON into a job's directory."""
-        self.commit(["put", key(jobid, name), msgspec.json.encode(value).decode()])
+        self.commit(["put", job_key(jobid, name), msgspec.json.encode(value).decode()])
 
     def store_jobspec(self, jobid: int, *command: str, **how: Any) -> None:
         """Ingest stores a jobspec."""
@@ -168,8 +168,3 @@ class ListedJobs:
                     raise AssertionError(f"unexpected action {action!r}")
         if not self.waits:
             self.let_kvs_answer()
-
-
-def key(jobid: int, name: str) -> str:
-    """Where the kvs keeps `name` of a job."""
-    return f"{format_fluid(jobid, 'kvs')}.{name}"
