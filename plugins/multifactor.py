@@ -11,7 +11,8 @@ users who have it among their `queues`; a queue that is not there is for all use
 seconds after which usage counts half) and `record-usage` (default true). A job counts from the
 moment when nothing holds it, before it runs, so jobs that start at the same time cannot exceed a
 limit on running jobs. The limits of a job that waits for something else are checked when it waits
-for that no longer: until then another job may have the room, which may be the one it waits for.
+for that no longer: until then another job may have the room, which may be the one it waits for. So
+load this plugin behind those that add dependencies in `job.state.depend`.
 """
 
 from __future__ import annotations
