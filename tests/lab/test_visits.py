@@ -8,7 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from flux_trio.cores.pages import page_size
-from flux_trio.lab import Do, JobPlan, Plan, Setup, draw_plan, play_seed, run_plan
+from flux_trio.lab import (
+    Do,
+    JobPlan,
+    Linger,
+    Plan,
+    Reload,
+    Setup,
+    When,
+    draw_plan,
+    play_seed,
+    run_plan,
+)
 from flux_trio.lab.plans import situations as s
 from flux_trio.lab.plans.visits import MANY_JOBS, SMALL, with_visits
 from flux_trio.lab.stories.running import PlanRun
@@ -29,8 +40,7 @@ def test_worlds_of_many_jobs_meet_the_second_page_a_queue_update_and_the_history
 
 
 def test_what_is_drawn_occurs_in_some_world() -> None:
-    left = {s.SECOND_PAGE, s.HISTORY, s.HISTORY_AFTER_PURGE, s.PURGE_BEFORE_PAGE}
-    left |= {s.MOVE, s.MOVE_AGAIN, s.RELEASED}
+    left = {s.SECOND_PAGE, s.HISTORY, s.HISTORY_AFTER_PURGE, s.MOVE, s.MOVE_AGAIN, s.RELEASED}
     for seed in SEEDS:
         if not left:
             break
@@ -85,6 +95,22 @@ def test_history_is_read_over_several_pages() -> None:
     assert [len(each) for each in told] == [5, 0]
     assert told[0] == sorted(told[0], reverse=True)
     assert {s.SECOND_PAGE, s.HISTORY_AFTER_PURGE} <= situations.occurred
+
+
+def test_jobs_of_a_page_are_purged_before_job_list_gets_it() -> None:
+    """It hangs when it has asked for the page, and then takes what waits in any order."""
+    asked = When(topics.KVS_PAGE, 4, "send", party=topics.JOB_LIST)
+    again = Reload("job-list", When(topics.JOB_HISTORY, 1, "send", "response"))
+    faults = (again, Linger("job-list", asked, 0.5))
+    actions = (Do(60.0, "history"), Do(60.0, "purge", when=asked))
+    plan = Plan(1, jobs=(JobPlan(), JobPlan()), actions=actions, faults=faults)
+    noccurred = 0
+    for seed in range(10):
+        situations = s.NotedSituations()
+        outcome = run_plan(replace(plan, seed=seed), [situations.observe])
+        assert outcome.never_struck == outcome.problems == ()
+        noccurred += s.PURGE_BEFORE_PAGE in situations.occurred
+    assert 0 < noccurred < 10
 
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])

@@ -31,6 +31,8 @@ PROPERTIES: Final = {
 
 COUNTED: Final = (JobState.PRIORITY, JobState.SCHED, JobState.RUN, JobState.CLEANUP)
 """The states of jobs that count against a limit."""
+OVERRULES: Final = "plugin-wrong-priority"
+"""The fault by which another plugin decides on a priority."""
 WINDOW_END: Final = datetime.fromisoformat(WINDOW[1]).timestamp()
 
 
@@ -108,14 +110,21 @@ class limit_is_kept(_Events):  # noqa: N801 - read as a sentence
 class window_is_kept(_Events):  # noqa: N801 - read as a sentence
     """No job without a duration gets resources before the end of the window.
 
-    One whose urgency was changed may: a job that is expedited has no priority of a plugin. At the
-    end, when no job is held by its user, no job is left without a priority.
+    One whose urgency was changed may: a job that is expedited has no priority of a plugin. So may
+    all when a plugin that is asked later has given a priority of its own. At the end, when no job
+    is held by its user, no job is left without a priority.
     """
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
         self._changed: set[int] = set()
         self._held: set[int] = set()
+        self._is_overruled = False
+
+    def observe(self, record: Record) -> None:
+        if record.kind == Kind.FAULT and record.data is not None:
+            self._is_overruled |= record.data["type"] == OVERRULES
+        super().observe(record)
 
     def event(self, t: float, jobid: int, name: str, context: Mapping[str, Any]) -> None:
         if name == JobEvent.PRIORITY and context["priority"] == 0:
@@ -124,7 +133,7 @@ class window_is_kept(_Events):  # noqa: N801 - read as a sentence
             self._held.discard(jobid)
         if name in (JobEvent.JOBSPEC_UPDATE, JobEvent.URGENCY):
             self._changed.add(jobid)
-        is_early = name == JobEvent.ALLOC and t < WINDOW_END
+        is_early = name == JobEvent.ALLOC and t < WINDOW_END and not self._is_overruled
         if is_early and jobid not in self._changed and not self.jobspec_of(jobid).duration:
             self.found(f"job {jobid} has no duration and runs into the window")
 

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from flux_trio.lab import PluginFile, Setup, plan_of_file, run_plan
+from flux_trio.lab import (
+    JobPlan,
+    Plan,
+    PluginFile,
+    PluginWrongPriority,
+    Setup,
+    plan_of_file,
+    run_plan,
+)
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.world.machines import USERID
-from tests.mistakes.site import limit_is_kept
-from tests.mistakes.worlds import ACCOUNTS
+from tests.mistakes.site import limit_is_kept, window_is_kept
+from tests.mistakes.worlds import ACCOUNTS, WINDOW
 from tests.support import reborn
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -57,6 +65,15 @@ def test_reservation() -> None:
     """The window begins a few seconds after the world and takes an hour."""
     window = {"start": "2001-09-09T01:46:45+00:00", "end": "2001-09-09T02:46:40+00:00"}
     assert broken(PluginFile(str(PLUGINS / "reservation.py"), {"windows": [window]})) == {}
+
+
+def test_reservation_answers_for_no_job_whose_priority_another_plugin_gives() -> None:
+    windows = [{"start": WINDOW[0], "end": WINDOW[1]}]
+    file = PluginFile(str(PLUGINS / "reservation.py"), {"windows": windows})
+    wrong = PluginWrongPriority(1, "job.state.priority", 1)
+    plan = Plan(27, jobs=(JobPlan(),), faults=(wrong,), depth="stack", plugins=(file,))
+    outcome = run_plan(plan, properties=(window_is_kept,))
+    assert outcome.problems == outcome.never_struck == ()
 
 
 def test_access() -> None:

@@ -30,6 +30,7 @@ _OWN_SHARE: Final = 1 / 3
 BACKUP_SHARE: Final = 0.03
 _HELD: Final = 0
 _URGENCY: Final = 16
+_BETTER: Final = 20
 
 
 class _Visits:
@@ -87,7 +88,7 @@ def with_visits(draw: Random, plan: Plan, span_s: float, *, is_to_grow: bool) ->
             visit(visits)
     if len(visits.plan.jobs) >= MANY_JOBS:
         _end_with_what_is_seldom(visits, is_to_grow=is_to_grow)
-    if is_to_grow and draw.random() < _SELDOM_SHARE:
+    if is_to_grow and draw.random() < _PURGE_SHARE:
         _purge_while_finished_jobs_are_read(visits)
     return visits.plan
 
@@ -330,11 +331,16 @@ def _release_two(visits: _Visits) -> None:
 
 
 def _cancel_and_go_on(visits: _Visits) -> None:
-    """A job that runs is canceled or loses a node, and others start on what it had."""
+    """A job that runs is canceled or loses a node, and others start on what it had.
+
+    One of these was better for a moment while it waited.
+    """
     draw, at, queue = visits.draw, visits.moment(), visits.queue()
     nnodes = visits.plan.nnodes
     running = JobPlan(at, nnodes=nnodes, run=40.0, queue=queue)
-    place, *_ = visits.submit(running, replace(running, run=0.5), replace(running, run=0.5))
+    place, waiting, _ = visits.submit(running, *[replace(running, run=0.5)] * 2)
+    for seconds, urgency in ((0.2, _BETTER), (0.4, running.urgency)):
+        visits.ask(Do(round(at + seconds, 1), "urgency", job=waiting, value=urgency))
     what: Action = draw.choice(("cancel", "cancel", "down"))
     ends = round(at + draw.choice((0.5, 2.0)), 1)
     rank = draw.randrange(nnodes)
@@ -381,6 +387,7 @@ _WHILE_JOBS_RUN: Final[tuple[tuple[str, Type], ...]] = (
 )
 _SELDOM_SHARE: Final = 0.1
 _BUILTINS_SHARE: Final = 0.15
+_PURGE_SHARE: Final = 0.2  # of which the page comes after the purge in a tenth
 _SELDOM: Final[tuple[Callable[[_Visits], None], ...]] = (
     _wait_for_nodes_that_go,
     _release_two,
