@@ -266,7 +266,7 @@ def test_lesser_exceptions_are_logged_and_change_nothing(m: ManagerScript) -> No
 
 
 def test_second_fatal_exception_changes_nothing(m: ManagerScript) -> None:
-    """21.exceptions.4: it is logged; the first is the root cause."""
+    """21.exceptions.2, 21.exceptions.4: it is logged; the first is the root cause."""
     m.running(1)
     m.raise_(1, 0, "first")
     m.raise_(1, 0, "second")

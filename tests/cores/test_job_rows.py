@@ -143,7 +143,9 @@ def both(*doings: Doing) -> Doing:
 
 
 def test_each_step_of_a_job_moves_it_to_the_next_state() -> None:
-    """21.states.2, 21.criteria.8: what it waits for, and where it is then, also by its eventlog."""
+    """21.states.2, 21.states.5, 21.criteria.8: what it waits for, and where it is then, also by its
+    eventlog.
+    """
     m = job_at(Stage.NEW)
     for here, there in pairwise(Stage):
         assert states(m) == {here.state: 1}
@@ -165,6 +167,7 @@ FACTS: Final[dict[str, Doing]] = {
 @pytest.mark.parametrize("fact", FACTS)
 @pytest.mark.parametrize("stage", WAITING)
 def test_what_only_tells_something_moves_no_job(stage: Stage, fact: str) -> None:
+    """21.states.3, 21.states.4, 21.exceptions.3"""
     m, without = job_at(stage), job_at(stage)
     FACTS[fact](m)
     assert m.names(1)[-1] == fact
