@@ -1,4 +1,4 @@
-"""RFC 27: what the job manager takes from a scheduler, and the examples that the RFC prints."""
+"""RFC 27: what the job manager takes from a scheduler: annotations, and limits."""
 
 from __future__ import annotations
 
@@ -35,13 +35,6 @@ def annotations(m: ManagerScript) -> Any:
     return told[0]["context"]["annotations"]
 
 
-def test_the_example_of_annotate_is_accepted_and_told(m: ManagerScript) -> None:
-    """27.annotate.18"""
-    answered(m, type=1, annotations={"sched": ESTIMATE})
-    assert annotations(m) == {"sched": ESTIMATE}
-    assert m.state(JOBID) == JobState.SCHED
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -49,8 +42,15 @@ def test_the_example_of_annotate_is_accepted_and_told(m: ManagerScript) -> None:
         {"sched": {"queue": "batch"}},
         {"user": {"note": "mine", "n": [1, True]}},
         {"sched": {"mood": {"good": True}}, "site": [1.5, "x"]},
+        {"sched": ESTIMATE},
     ],
-    ids=["27.annotate.13", "27.annotate.14", "27.annotate.15", "27.annotate.16-17"],
+    ids=[
+        "27.annotate.13",
+        "27.annotate.14",
+        "27.annotate.15",
+        "27.annotate.16-17",
+        "27.annotate.18",
+    ],
 )
 def test_annotations_are_kept_as_they_come_named_in_the_rfc_or_not(
     m: ManagerScript, given: Any
@@ -67,13 +67,6 @@ def test_annotate_needs_annotations(m: ManagerScript) -> None:
     assert m.stats()["sched"]["link"] == "detached"
 
 
-def test_the_example_of_success_is_accepted(m: ManagerScript) -> None:
-    """27.success.3"""
-    told = {"sched": {"resource_summary": "rank[0-3]/core[0-1]"}}
-    assert answered(m, type=0, annotations=told) == [f"job-exec.start {JOBID}"]
-    assert m.context(JOBID, "alloc") == {"annotations": told}
-
-
 def test_annotations_in_success_may_be_absent_but_no_text(m: ManagerScript) -> None:
     """27.success.2"""
     m.submit(2)
@@ -81,40 +74,6 @@ def test_annotations_in_success_may_be_absent_but_no_text(m: ManagerScript) -> N
     m.put(Response(topics.SCHED_ALLOC, {"id": 2, "type": 0, "annotations": "none"}))
     assert m.state(2) == JobState.SCHED
     assert m.stats()["sched"]["link"] == "detached"
-
-
-def test_the_example_of_deny_is_accepted(m: ManagerScript) -> None:
-    """27.deny.3"""
-    answered(m, type=2, note="more nodes requested than configured")
-    assert m.context(JOBID, "exception")["note"] == "more nodes requested than configured"
-    assert m.state(JOBID) == JobState.INACTIVE
-
-
-def test_the_examples_of_cancel_and_its_answer(m: ManagerScript) -> None:
-    """27.cancel.3, 27.alloccancel.3"""
-    m.queue(start=False)
-    assert m.last(topics.SCHED_CANCEL).payload == {"id": JOBID}
-    answered(m, type=3)
-    assert m.stats()["sched"] == {"link": "ready", "waiting": 0, "outstanding": 0}
-    assert m.state(JOBID) == JobState.SCHED
-
-
-def test_the_example_of_the_answer_to_free_completes_the_job(m: ManagerScript) -> None:
-    """27.free.8"""
-    answered(m, type=0)
-    m.execute(JOBID, "start", "finish", "release final")
-    assert m.put(Response(topics.SCHED_FREE, {"id": JOBID})) == []
-    assert m.state(JOBID) == JobState.INACTIVE
-
-
-def test_the_example_of_ready_is_accepted() -> None:
-    """27.ready.11: 42 requests, and no more."""
-    m = ManagerScript()
-    m.submit(*range(1, 50))
-    m.hello()
-    (first, *rest) = m.ask(topics.SCHED_READY, {"mode": "limited", "limit": 42}, by="sched")
-    assert first == f"{topics.SCHED_READY} -> {{'count': 49}}"
-    assert len(rest) == 42
 
 
 @pytest.mark.parametrize("limit", [0, -1, 2147483648, "42", 1.5, True, [1]])

@@ -38,7 +38,7 @@ HAPPY = [
 
 
 def test_job_runs_from_submit_to_inactive(m: ManagerScript) -> None:
-    """21.states.1-6, 27.background.3, 27.background.4, 27.success.6, 27.free.1, 27.free.9,
+    """21.states.1-6, 27.background.3, 27.background.4, 27.success.6, 27.free.1, 27.free.8-9,
     32.start.1, 32.start.30, 21.criteria.3, 21.criteria.6, 21.criteria.7: the whole way.
     """
     assert m.submit(1) == ["job-manager.submit -> {'errors': []}", "sched.alloc 1"]
