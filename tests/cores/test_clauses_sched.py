@@ -129,12 +129,6 @@ def test_the_cancel_and_the_free_that_the_rfc_prints_are_accepted(script: SchedS
     assert sent(script.turn(tell("free", id=jobid))) == [("sched.free", {"id": jobid})]
 
 
-def test_what_is_granted_is_told_in_a_text(script: SchedScript) -> None:
-    """27.annotate.10, 27.annotate.13: in the dictionary of the scheduler."""
-    told = only(answers(script.turn(alloc(1, jobspec(3)))))
-    assert told["annotations"] == {"sched": {"resource_summary": "rank0/core[0-1] rank1/core0"}}
-
-
 def test_free_needs_no_more_than_the_id(script: SchedScript) -> None:
     """27.free.4: R is not in the message, and need not be in the KVS any more."""
     script.turn(alloc(1, jobspec(4)))
@@ -194,33 +188,6 @@ def test_a_slot_is_on_one_target() -> None:
     assert script.r(2).summary() in ("rank0/core[0-1]", "rank1/core[0-1]")
 
 
-def test_a_duration_is_how_long_the_allocation_lasts(script: SchedScript) -> None:
-    """14.attributes.2: R's expiration is its start time and the duration."""
-    script.now += 7.5
-    script.turn(alloc(1, jobspec(duration=60.5)))
-    assert script.r(1).starttime == START + 7.5
-    assert script.r(1).expiration == START + 7.5 + 60.5
-
-
-def test_without_a_duration_only_the_end_of_the_instance_is_the_end() -> None:
-    """14.attributes.3, 20.expiration.6: and there is none if that has none either."""
-    for end in (0.0, START + 100.0):
-        script = SchedScript()
-        script.attach(machine(1, 1, expiration=end))
-        script.turn(alloc(1, jobspec(duration=0.0)))
-        assert script.r(1).expiration == end
-
-
-def test_nothing_is_granted_once_the_inventory_has_expired() -> None:
-    """20.expiration.2: but a moment before."""
-    script = SchedScript()
-    script.attach(machine(1, 2, expiration=START + 100.0))
-    script.now = START + 99.0
-    assert [told["id"] for told in answers(script.turn(alloc(1)))] == [1]
-    script.now = START + 100.0
-    assert answers(script.turn(alloc(2))) == []
-
-
 def test_an_inventory_without_start_is_valid_from_any_time() -> None:
     """20.starttime.4"""
     script = SchedScript()
@@ -243,23 +210,6 @@ def test_of_what_is_grown_only_what_is_online_is_granted() -> None:
     script.acquired(type="grow", resources=resources, online="2-3", offline="1,4-6")
     told = answers(script.turn(*(alloc(jobid) for jobid in range(2, 6))))
     assert told == [success(2, "rank2/core0"), success(3, "rank3/core0")]
-
-
-def test_a_target_is_up_or_down_with_all_it_has(script: SchedScript) -> None:
-    """28.background.4: of an offline target, no core is granted."""
-    script.acquired(type="offline", targets="1")
-    script.turn(*(alloc(jobid) for jobid in range(1, 5)))
-    assert sorted(script.kvs) == [job_key(1, "R"), job_key(2, "R")]
-    assert {str(script.r(jobid).ranks) for jobid in (1, 2)} == {"0"}
-
-
-def test_what_is_freed_on_an_offline_target_waits_until_it_is_online(script: SchedScript) -> None:
-    """28.offline.5"""
-    script.turn(alloc(1, jobspec(4)))
-    assert to_manager(script.acquired(type="offline", targets="0-1")) == []
-    assert sent(script.turn(tell("free", id=1), alloc(2))) == [("sched.free", {"id": 1})]
-    assert [told["id"] for told in answers(script.acquired(type="online", targets="1"))] == [2]
-    assert str(script.r(2).ranks) == "1"
 
 
 def test_the_responses_that_the_rfc_prints_are_accepted() -> None:

@@ -27,7 +27,7 @@ from tests.support.scheduling import machine
 
 class TestAlloc:
     def test_r_is_durable_before_success(self, script: SchedScript) -> None:
-        """27.success.1."""
+        """27.annotate.10, 27.annotate.13, 27.success.1: what is granted is told in a text, too."""
         script.kvs_waits = True
         assert script.turn(alloc(1, jobspec(3))) == []
         (commit,) = script.unanswered
@@ -42,7 +42,7 @@ class TestAlloc:
         assert len(script.commits) == 1
 
     def test_r_says_slots_and_times(self, script: SchedScript) -> None:
-        """20.nslots.3; an expiration only if the job has an end."""
+        """14.attributes.2, 20.expiration.6, 20.nslots.3; no expiration without an end."""
         script.turn(alloc(1, jobspec(2, duration=60.0)), alloc(2, jobspec(1, nnodes=1)))
         assert (script.r(1).nslots, script.r(1).starttime, script.r(1).expiration) == (
             2,
@@ -65,6 +65,7 @@ class TestAlloc:
         assert float(times["starttime"]) < float(times["expiration"])
 
     def test_no_job_outlives_the_instance(self) -> None:
+        """14.attributes.3, 20.expiration.2"""
         script = SchedScript()
         script.attach(machine(1, 3, expiration=1100.0))
         script.turn(alloc(1, jobspec(duration=60.0)), alloc(2, jobspec(duration=200.0)), alloc(3))

@@ -33,7 +33,7 @@ def refusal(request: Request) -> Response:
 
 class TestResources:
     def test_nothing_is_granted_on_offline_targets(self, script: SchedScript) -> None:
-        """28.offline.3, 28.offline.4, 28.online.3."""
+        """28.background.4, 28.offline.3-5, 28.online.3."""
         script.turn(alloc(1))
         assert script.acquired(type="offline", targets="0") == []
         script.turn(alloc(2))
