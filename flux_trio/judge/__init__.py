@@ -15,7 +15,6 @@ from flux_trio.judge.clauses.registry import (
     load_unjudged,
     parse_clauses,
     parse_reasons,
-    select,
 )
 from flux_trio.judge.engine.causes import UNEXPLAINED, Violation
 from flux_trio.judge.engine.monitor import Monitor, MonitorState, Verdict
@@ -38,5 +37,4 @@ __all__ = [
     "parse_clauses",
     "parse_reasons",
     "pick_records",
-    "select",
 ]

@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from flux_trio.formats import FormatError
-from flux_trio.judge import load_clauses, load_unjudged, parse_clauses, parse_reasons, select
+from flux_trio.judge import load_clauses, load_unjudged, parse_clauses, parse_reasons
+from flux_trio.judge.rules import ALL_RULES
 from tests.support.clause_status import load_reasons
 
 CLAUSE = {
@@ -24,6 +25,9 @@ CLAUSE = {
 }
 
 
+KINDS = ("classic", "supporting")
+JUDGED = {rule.clause for rule in ALL_RULES}
+SHOWN = ("trace", "eventlog", "format")
 WRONG = [
     ({"level": "SHOULD NEVER"}, "SHOULD NEVER"),
     ({"actor": "schedular"}, "schedular"),
@@ -49,8 +53,9 @@ def toml(**changed: str | None) -> str:
 def test_the_package_has_all_clauses_of_five_classic_and_thirteen_supporting_rfcs():
     clauses = load_clauses()
     assert len(clauses) == 669
-    assert {clause.rfc for clause in select(clauses, kind="classic")} == {20, 27, 28, 32, 33}
-    assert len({clause.rfc for clause in select(clauses, kind="supporting")}) == 13
+    rfcs = {kind: {each.rfc for each in clauses.values() if each.kind == kind} for kind in KINDS}
+    assert rfcs["classic"] == {20, 27, 28, 32, 33}
+    assert len(rfcs["supporting"]) == 13
 
 
 def test_the_clauses_of_a_section_speak_of_as_much_but_for_those_that_sum_up_others():
@@ -71,19 +76,6 @@ def test_ids_of_a_section_are_numbered_without_a_gap():
         section, _, number = id_.rpartition(".")
         numbers.setdefault(section, []).append(int(number))
     assert all(sorted(ns) == list(range(1, len(ns) + 1)) for ns in numbers.values())
-
-
-def test_clauses_are_looked_up_by_rfc_kind_and_observable_together():
-    clauses = load_clauses()
-    found = select(clauses, rfc=27, kind="classic", observable="benchmark")
-    assert found
-    assert found == [
-        clause
-        for clause in clauses.values()
-        if (clause.rfc, clause.observable) == (27, "benchmark")
-    ]
-    assert select(clauses) == list(clauses.values())
-    assert select(clauses, rfc=1) == []
 
 
 def test_a_reason_is_a_sentence():
@@ -115,3 +107,23 @@ def test_what_is_not_toml_is_refused():
 def test_an_empty_reason_is_refused():
     with pytest.raises(FormatError):
         parse_reasons('"27.alloc.1" = ""')
+
+
+# --- rules for clauses
+
+
+def test_every_clause_that_a_trace_may_show_has_a_rule_or_a_reason_why_not():
+    shown = [each.id for each in load_clauses().values() if each.observable in SHOWN]
+    assert [id_ for id_ in shown if id_ not in JUDGED and id_ not in load_unjudged()] == []
+
+
+@pytest.mark.parametrize("rfc", [3, 6, 20, 28])
+def test_every_clause_has_a_rule_or_a_reason_why_not(rfc):
+    clauses = [each.id for each in load_clauses().values() if each.rfc == rfc]
+    without = [id_ for id_ in clauses if id_ not in JUDGED]
+    assert without == [id_ for id_ in without if id_ in load_unjudged()]
+
+
+def test_what_has_no_rule_is_a_clause_and_has_none():
+    assert sorted(set(load_unjudged()) - set(load_clauses())) == []
+    assert sorted(JUDGED & set(load_unjudged())) == []

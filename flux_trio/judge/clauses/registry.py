@@ -6,7 +6,6 @@ Both are data, the same for every implementation that is judged, and read when a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
@@ -141,23 +140,6 @@ def parse_clauses(text: str, where: str = "clauses") -> dict[str, Clause]:
 def parse_reasons(text: str, where: str = "reasons") -> dict[str, str]:
     """Decode a file of reasons. Raises FormatError."""
     return _decode(text, dict[str, Text], where)
-
-
-def select(
-    clauses: Mapping[str, Clause],
-    *,
-    rfc: int | None = None,
-    kind: Kind | None = None,
-    observable: Observable | None = None,
-) -> list[Clause]:
-    """Return the clauses that match all given values, in their order."""
-    wanted = {"rfc": rfc, "kind": kind, "observable": observable}
-    asked = {key: value for key, value in wanted.items() if value is not None}
-    return [
-        clause
-        for clause in clauses.values()
-        if all(getattr(clause, key) == value for key, value in asked.items())
-    ]
 
 
 def _read(name: str) -> str:
