@@ -191,13 +191,6 @@ def test_start_and_finish_are_left_out_only_after_a_fatal_exception(
     assert [each.get("type") for each in objects(answers(jobspec(test=test)))] == expected
 
 
-def test_a_job_that_was_stopped_has_a_status() -> None:
-    """32.criteria.5"""
-    script = ExecScript()
-    script.start(JOBID, jobspec(test={"run_duration": 60.0}))
-    assert data_of("finish", of_start(script(job_exception(JOBID)))) == [{"status": 15}]
-
-
 @EACH_ENDING
 def test_every_start_gets_a_final_release_as_its_last_answer(spec: dict[str, Any]) -> None:
     """32.start.21, 32.start.36, 32.start.37: also if the job could not be started."""

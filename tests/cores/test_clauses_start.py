@@ -76,12 +76,3 @@ def test_start_is_logged_when_the_service_says_so(m: ManagerScript) -> None:
     assert "start" not in m.names(1)
     m.execute(1, "start")
     assert m.names(1)[-1] == "start"
-
-
-@pytest.mark.parametrize("status", [0, 15, 256])
-def test_finish_is_logged_with_the_status_that_it_has(m: ManagerScript, status: int) -> None:
-    """32.start.30"""
-    m.running(1)
-    m.execute(1, f"finish {status}")
-    logged = [event.context for event in m.log(1) if event.name == "finish"]
-    assert logged == [{"status": status}]

@@ -53,7 +53,7 @@ def test_job_runs_from_submit_to_inactive(m: ManagerScript) -> None:
 
 
 def test_contexts_are_those_of_the_rfc(m: ManagerScript) -> None:
-    """21.events.12, 21.events.17, 21.events.18, 21.events.27-31, 21.states.6: what each event
+    """21.events.12, 21.events.17-18, 21.events.27-31, 21.states.6, 32.start.30: what each event
     carries.
     """
     m.submit(1)
