@@ -43,13 +43,10 @@ def lies(nth: int) -> list[Lie]:
 
 
 @pytest.mark.parametrize("lie", [lie for nth in KINDS for lie in lies(nth)], ids=repr)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_an_answer_of_the_execution_service_that_means_nothing_ends_its_streams(
-    lie: Lie, seed: int
-) -> None:
+def test_an_answer_of_the_execution_service_that_means_nothing_ends_its_streams(lie: Lie) -> None:
     """32.start.23, 32.start.39: the job manager may release and free what is left by itself."""
     jobs = tuple(JobPlan(run=run) for run in (0.0, 2.0, 5.0))
-    outcome = run_plan(Plan(seed, nnodes=1, cores=1, jobs=jobs, faults=(lie,)))
+    outcome = run_plan(Plan(1, nnodes=1, cores=1, jobs=jobs, faults=(lie,)))
     assert outcome.problems == ()
     assert outcome.struck == (lie,)
     assert [each for each in outcome.excused if each.startswith("32.")]

@@ -23,6 +23,7 @@ from tests.support.judged import (
     judge,
     made,
     receipt,
+    texts_of,
 )
 from tests.support.scenarios import trace_of
 
@@ -35,22 +36,16 @@ def unsent(scenario: str) -> Trace:
     return drop(trace, find(trace, topics.SCHED_PRIORITIZE, "request"))
 
 
-def broken(trace: Trace) -> list[str]:
-    """The texts of the violations of the clause, of a trace that was cut."""
-    found = judge(trace, ALL_RULES, cut=True).violations
-    return [each.text for each in found if each.clause == CLAUSE]
-
-
 def test_an_answer_that_comes_seconds_later_does_not_excuse_it() -> None:
     trace = unsent("everyday")
-    (text,) = broken(trace)
+    (text,) = texts_of(trace, CLAUSE)
     assert "has priority 20 and the scheduler knows 16" in text
     judgement = judge_trace(forwarded(trace), ALL_RULES, CLAUSES)
     assert CLAUSE in {each.clause for each in judgement.violations}
 
 
 def test_an_answer_that_crosses_it_does() -> None:
-    assert broken(unsent("cancels_that_cross")) == []
+    assert texts_of(unsent("cancels_that_cross"), CLAUSE) == []
 
 
 def test_it_is_due_since_the_priority_event_and_not_since_the_request() -> None:
@@ -86,7 +81,7 @@ STRANGER = 1
     ],
 )
 def test_after_a_wrong_answer_scheduling_may_be_suspended(payload: Any, topic: str) -> None:
-    assert broken(answered(payload, topic)) == []
+    assert texts_of(answered(payload, topic), CLAUSE) == []
 
 
 @pytest.mark.parametrize(
@@ -95,14 +90,14 @@ def test_after_a_wrong_answer_scheduling_may_be_suspended(payload: Any, topic: s
 )
 def test_an_answer_to_an_open_request_may_be_wrong(payload: Any, is_wrong: bool) -> None:
     jobid = find(unsent("everyday"), topics.JOB_URGENCY, "request").message.payload["id"]
-    assert (broken(answered({"id": jobid} | payload)) == []) is is_wrong
+    assert (texts_of(answered({"id": jobid} | payload), CLAUSE) == []) is is_wrong
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])
 def test_another_answer_after_success_is_wrong(kind: int) -> None:
     """readings: Late and stray answers."""
     holder = find_event(unsent("everyday"), "alloc").data["id"]
-    assert broken(answered({"id": holder, "type": kind, "annotations": {}})) == []
+    assert texts_of(answered({"id": holder, "type": kind, "annotations": {}}), CLAUSE) == []
 
 
 def held(*, told: bool) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Errno, Request, Response, topics
-from tests.support.judged import Trace, cut, find, insert, judge, made, move
+from tests.support.judged import Trace, cut, find, insert, judge, made, move, texts_of
 from tests.support.scenarios import trace_of
 
 GUEST = "guest-client"
@@ -26,11 +26,6 @@ def asked(trace: Trace, *, start: bool, before: int, errnum: int | None) -> Trac
     return trace
 
 
-def broken(trace: Trace, clause: str) -> list[str]:
-    found = judge(trace, ALL_RULES, cut=True).violations
-    return [each.text for each in found if each.clause == clause]
-
-
 def first_alloc(trace: Trace) -> int:
     return find(trace, topics.SCHED_ALLOC, "request").n
 
@@ -39,8 +34,8 @@ def test_jobs_of_a_queue_that_somebody_could_not_stop_are_asked_for() -> None:
     trace = trace_of("everyday")
     before = first_alloc(trace)
     refused = asked(trace, start=False, before=before, errnum=Errno.EPERM)
-    assert broken(refused, "33.admin.7") == []
-    (text, *_) = broken(asked(trace, start=False, before=before, errnum=0), "33.admin.7")
+    assert texts_of(refused, "33.admin.7") == []
+    (text, *_) = texts_of(asked(trace, start=False, before=before, errnum=0), "33.admin.7")
     assert "queue (anonymous) is stopped: expected no sched.alloc" in text
 
 
@@ -57,8 +52,8 @@ def test_queue_that_somebody_could_not_start_is_stopped(errnum: int | None, is_k
         if each.kind == "send" and getattr(each.message, "topic", "") == topics.SCHED_ALLOC
     )
     moved = move(trace, alloc, before=start)[: start.n]
-    assert broken(moved, "33.admin.7")
-    found = broken(asked(moved, start=True, before=start.n, errnum=errnum), "33.admin.7")
+    assert texts_of(moved, "33.admin.7")
+    found = texts_of(asked(moved, start=True, before=start.n, errnum=errnum), "33.admin.7")
     assert bool(found) is is_known
 
 

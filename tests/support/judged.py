@@ -16,6 +16,7 @@ from flux_trio.formats import format_fluid
 from flux_trio.judge import load_clauses
 from flux_trio.judge.engine.monitor import Monitor
 from flux_trio.judge.engine.rule import Rule
+from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Event, Message, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind, Record
@@ -40,6 +41,12 @@ def judge(
     if not cut:
         monitor.finish()
     return monitor
+
+
+def texts_of(trace: Iterable[Record], clause: str) -> list[str]:
+    """The texts of the violations of a clause, in a trace that was cut."""
+    found = judge(trace, ALL_RULES, cut=True).violations
+    return [each.text for each in found if each.clause == clause]
 
 
 # --- finding

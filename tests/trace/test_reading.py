@@ -13,6 +13,7 @@ from flux_trio.formats import FormatError
 from flux_trio.messages import Event, Request
 from flux_trio.trace import (
     JsonLines,
+    Notes,
     Receipts,
     Record,
     Shown,
@@ -277,25 +278,19 @@ def test_what_is_noted_at_once_is_written_as_one_record_each() -> None:
     assert read(b"".join(pieces).decode()) == kept
 
 
-def test_what_is_noted_at_once_is_not_kept_until_there_are_enough_records() -> None:
-    pieces: list[bytes] = []
-    trace = Trace(lambda: 2.0)
-    trace.add_turn_sink(JsonLines(pieces.append, buffer_bytes=1).append)
-    notes: list[tuple[str, dict[str, Any]]] = [("event", {})] * BATCH
-    trace.note_all("a", notes[1:])
-    assert pieces == []
-    trace.note_all("a", notes)
-    assert b"".join(pieces).count(b'"kind":"event"') == 2 * BATCH - 1
-
-
-def test_messages_that_were_received_are_not_kept_until_there_are_enough_records() -> None:
+@pytest.mark.parametrize(
+    ("kind", "taken"),
+    [(Notes, [("event", {})] * BATCH), (Receipts, [(n, Event("x")) for n in range(BATCH)])],
+)
+def test_what_is_noted_or_received_at_once_is_not_kept_until_there_are_enough_records(
+    kind: Any, taken: list[Any]
+) -> None:
     pieces: list[bytes] = []
     sink = JsonLines(pieces.append, buffer_bytes=1)
-    taken: list[tuple[int, Any]] = [(number, Event("x")) for number in range(BATCH)]
-    sink.append(Receipts(100, 1.0, "a", taken[1:]))
+    sink.append(kind(100, 1.0, "a", taken[1:]))
     assert pieces == []
-    sink.append(Receipts(200, 1.0, "a", taken))
-    assert b"".join(pieces).count(b'"party":"a"') == 2 * BATCH - 1  # their sends are not there
+    sink.append(kind(200, 1.0, "a", taken))
+    assert b"".join(pieces).count(b'"party":"a"') == 2 * BATCH - 1  # no sends of them are there
 
 
 def test_last_of_the_receipts_in_a_line_is_near_the_first_send() -> None:
