@@ -7,16 +7,11 @@ import pytest
 
 from flux_trio.judge.rules import ALL_RULES, ROUTED_RULES
 from flux_trio.messages import Errno, Request, Response, topics
-from flux_trio.messages.types import STREAMING
-from tests.support.judged import hand_made, judge, made, made_event
+from tests.support.judged import attached, hand_made, judge, made, made_event
 
 MANAGER, SCHED, OWNER = topics.JOB_MANAGER, topics.SCHED, "owner"
 JOB = 7
-ATTACHED = (
-    made(SCHED, MANAGER, Request(topics.SCHED_HELLO, {}, 1, STREAMING, routes=(SCHED,))),
-    made(MANAGER, SCHED, Response(topics.SCHED_HELLO, None, Errno.ENODATA, 1, STREAMING)),
-    made(SCHED, MANAGER, Request(topics.SCHED_READY, {"mode": "unlimited"}, 2, routes=(SCHED,))),
-)
+ATTACHED = attached()
 EVENTS = [made_event(JOB, name) for name in ("submit", "validate", "depend", "priority", "alloc")]
 UPDATE = made(OWNER, MANAGER, Request(topics.JOB_UPDATE, {"id": JOB}, 1, routes=(OWNER,)))
 PROPOSAL = {"id": JOB, "expiration": 0}

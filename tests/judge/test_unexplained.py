@@ -12,7 +12,7 @@ from flux_trio.judge.rules import ALL_RULES, unexplained
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import CLIENT, KILLED, Kind, Record
-from tests.support.judged import CLAUSES, Trace, hand_made, judge, made, made_note
+from tests.support.judged import CLAUSES, Trace, attached, hand_made, judge, made, made_note
 
 MANAGER, SCHED, KVS = topics.JOB_MANAGER, topics.SCHED, topics.KVS
 LOST, FAILED, SUSPENDED = (
@@ -41,17 +41,6 @@ def fails(client: str, server: str, topic: str, text: str = "no") -> Trace:
 
 def line(text: str) -> dict[str, Any]:
     return {"level": 4, "text": text}
-
-
-def attached(name: str) -> tuple[Trace, ...]:
-    """A scheduler comes."""
-    ready = Request(topics.SCHED_READY, {"mode": "unlimited"}, 2, routes=(name,))
-    return (
-        made(name, MANAGER, Request(topics.SCHED_HELLO, None, 1, STREAMING, routes=(name,))),
-        made(MANAGER, name, Response(topics.SCHED_HELLO, None, Errno.ENODATA, 1, STREAMING)),
-        made(name, MANAGER, ready),
-        made(MANAGER, name, Response(topics.SCHED_READY, {"count": 0}, 0, 2, routes=(name,))),
-    )
 
 
 ATTACHED = attached(SCHED)

@@ -17,8 +17,8 @@ from flux_trio.judge import load_clauses
 from flux_trio.judge.engine.monitor import Monitor
 from flux_trio.judge.engine.rule import Rule
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.messages import Event, Message, Request, Response, topics
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages import Errno, Event, Message, Request, Response, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record
 
 Trace = list[Record]
@@ -222,6 +222,17 @@ def made(party: str, peer: str, message: Request | Response | Event) -> Trace:
         Record(1, 0.0, SEND, party, peer, 0, message),
         Record(2, 0.0, RECV, peer, "", 1, message),
     ]
+
+
+def attached(name: str = topics.SCHED) -> tuple[Trace, ...]:
+    """A scheduler comes."""
+    manager, mode = topics.JOB_MANAGER, {"mode": "unlimited"}
+    return (
+        made(name, manager, Request(topics.SCHED_HELLO, None, 1, STREAMING)),
+        made(manager, name, Response(topics.SCHED_HELLO, None, Errno.ENODATA, 1, STREAMING)),
+        made(name, manager, Request(topics.SCHED_READY, mode, 2)),
+        made(manager, name, Response(topics.SCHED_READY, {"count": 0}, 0, 2)),
+    )
 
 
 def come_back(party: str, peer: str = "client-1") -> Trace:
