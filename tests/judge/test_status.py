@@ -47,17 +47,6 @@ def test_a_proof_counts_more_than_a_mention_or_a_reason():
     assert str(statuses["27.alloc.1"]).endswith(" proven b")
 
 
-def test_the_report_has_a_line_for_each_clause():
-    mentions = {"27.alloc.1": ["tests/a.py::test_a", "tests/b.py::test_b"]}
-    text = report(judge(CLAUSES, mentions, {"28.grow.1": "It cannot be."}))
-    assert [" ".join(line.split()) for line in text.splitlines()] == [
-        "27.alloc.1 SHALL scheduler test tests/a.py::test_a",
-        "27.alloc.2 SHALL scheduler open",
-        "28.grow.1 SHALL scheduler reason It cannot be.",
-    ]
-    assert words(text) == {"27.alloc.1": "test", "27.alloc.2": "open", "28.grow.1": "reason"}
-
-
 def test_clauses_are_counted_for_each_rfc():
     text = counts(judge(CLAUSES, {}, {"28.grow.1": "It cannot be."}, {"27.alloc.1": "test_a"}))
     assert [" ".join(line.split()) for line in text.splitlines()] == [
