@@ -21,7 +21,7 @@ from tests.support.mutations import contents, leaves, mutate, spoil
 
 NAME = "kvs.sqlite"
 WAL = f"{NAME}-wal"
-MUTATIONS = 200  # 1,000 of them were tried
+MUTATIONS = 100  # 1,000 of them were tried
 SEED = 20_261_122
 
 Values = dict[str, str]
