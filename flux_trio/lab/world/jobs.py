@@ -71,7 +71,8 @@ class States:
     """The state of each job by the events in the trace.
 
     `store` returns the store of the world: an event may be told and not stored when the job manager
-    ends, and the next job manager begins from what is stored.
+    ends, and the next job manager begins from what is stored. For a job of which it has told
+    nothing, the store is asked each time: a commit of its predecessor may be stored later.
     """
 
     def __init__(self, store: Callable[[], Store]) -> None:
@@ -81,6 +82,8 @@ class States:
 
     def job_of(self, jobid: int) -> Job | None:
         """Return a job as its events made it; None if the trace has no event of it."""
+        if jobid in self._unread:
+            return stored_job(jobid, self._store())
         return self._jobs.get(jobid)
 
     def state_of(self, jobid: int) -> JobState | None:
@@ -98,12 +101,8 @@ class States:
                 self._add(data["id"], Event(record.t, data["name"], data["context"]))
             case Kind.CONFIG:  # a life begins
                 self._unread.update(self._jobs)
-                self._read()
-            case Kind.MODULE if data["module"] == topics.JOB_MANAGER:
-                if data["what"] == "started":
-                    self._read()
-                else:
-                    self._unread.update(self._jobs)
+            case Kind.MODULE if data["module"] == topics.JOB_MANAGER and data["what"] != "started":
+                self._unread.update(self._jobs)
 
     def _add(self, jobid: int, event: Event) -> None:
         if event.name == JobEvent.SUBMIT:
@@ -114,10 +113,6 @@ class States:
             if (job := self._jobs[jobid]) is not None:
                 job.apply(event)
         self._unread.discard(jobid)
-
-    def _read(self) -> None:
-        for jobid in self._unread:
-            self._jobs[jobid] = stored_job(jobid, self._store())
 
 
 def stored_job(jobid: int, store: Store) -> Job | None:
