@@ -91,8 +91,7 @@ class Monitor:
         self._rules = tuple(rules)
         self._readers = all_readers(self._rules)
         slots = self._readers.slots
-        self.slots: list[States] = [{(): True}]  # the first is ALWAYS
-        self.slots += [{} if of.packing is None else Packed(of.packing) for of in slots]
+        self.slots: list[States] = [{(): True}, *map(self._no_states, slots)]  # the first is ALWAYS
         self.states: Mapping[View, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
@@ -287,6 +286,10 @@ class Monitor:
         return n <= self._old()
 
     # --- implementation
+
+    def _no_states(self, of: View) -> States:
+        """Return the place for the states of a view; a search of small worlds has its own."""
+        return {} if of.packing is None else Packed(of.packing)
 
     def _advance_clock(self, record: Record) -> None:
         """Tell the clock what time has passed.
