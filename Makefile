@@ -21,7 +21,7 @@ demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minu
 	$(BIN)/flux-trio demo
 
 # In three processes, since tests with real processes wait; `make test ARGS=-n0` is one after the other.
-test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (5 min)
+test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (4 min)
 	$(BIN)/python -m pytest -n3 --dist=worksteal -m "not gate and not real_flux" $(ARGS)
 
 gate: $(READY) ## the tests of tests, and searches that take long (2 min)
