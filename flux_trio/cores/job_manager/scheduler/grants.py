@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -32,9 +32,6 @@ from flux_trio.editions import flux
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Response, topics
-
-if TYPE_CHECKING:
-    from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 
 PLANES_KEPT: Final = 1024  # cached by the resources on a node: most jobs have the same
 
@@ -134,17 +131,27 @@ class Judging(msgspec.Struct, frozen=True):
     granted: ResourceSet | None = None  # R, where the edition has it in the answer
 
 
+class Verdicts(Protocol):
+    """Called when a grant has been checked."""
+
+    def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
+        """Called for a valid grant of `resources`."""
+
+    def refused(self, text: str) -> None:
+        """Called for an invalid grant; `text` says what was expected, and what came."""
+
+
 class Grants(Part):
-    """Grants that are being checked, and the resources of jobs; `side` is told each verdict."""
+    """Grants that are being checked, and the resources of jobs."""
 
     open: dict[JobId, Judging]  # in order of arrival
     asked: list[JobId]  # those of this turn
     last_number: int
     inventory: ResourceSet | None
 
-    def __init__(self, ledger: Ledger, side: SchedulerSide) -> None:
+    def __init__(self, ledger: Ledger, verdicts: Verdicts) -> None:
         self._ledger = ledger
-        self._side = side
+        self._verdicts = verdicts
         self.allocated = Allocated()
         self.open = {}
         self.asked = []
@@ -227,7 +234,7 @@ class Grants(Part):
         try:
             resources = read_r(jobid, text)
         except (FluxError, FormatError) as error:
-            self._side.refused(f"job {jobid}: {error}")
+            self._verdicts.refused(f"job {jobid}: {error}")
         else:
             self._check(jobid, resources, inventory_is_fresh=False)
 
@@ -238,11 +245,11 @@ class Grants(Part):
             again = InventoryReadAgain(jobid, self.open[jobid].number, resources)
             self._ledger.ask(topics.RESOURCE_STATUS, None, again)
         elif wrong:
-            self._side.refused(f"job {jobid}: R: expected {wrong}")
+            self._verdicts.refused(f"job {jobid}: R: expected {wrong}")
         else:
             self.allocated.hold(jobid, resources)
             judged = self.open.pop(jobid)
-            self._side.accepted(jobid, judged.annotations, resources)
+            self._verdicts.accepted(jobid, judged.annotations, resources)
 
     def _contradicts_answer(self, jobid: int, resources: ResourceSet) -> str:
         granted = self.open[jobid].granted
