@@ -36,7 +36,7 @@ class Allocated(msgspec.Struct):
     all: dict[str, Any] | None = None
 
 
-class Said(NamedTuple):
+class Allocations(NamedTuple):
     """What each party says is allocated, None for nothing, and the hosts of the ranks."""
 
     held: dict[str, ResourceSet | None]
@@ -60,12 +60,12 @@ class Difference(NamedTuple):
         return f"{what}: held by the {holders}, and not by the {others}"
 
 
-async def ask_all(flux: FluxHandle) -> Said:
+async def ask_all(flux: FluxHandle) -> Allocations:
     """Return what the parties say. FluxError if one does not say it.
 
     A scheduler need not know the method: then it is not compared.
     """
-    said = Said({}, {})
+    allocations = Allocations({}, {})
     for party, topic in ASKED.items():
         try:
             answer = await flux.ask(topic, Allocated, None, RANK_0)
@@ -73,11 +73,11 @@ async def ask_all(flux: FluxHandle) -> Said:
             if error.errnum == Errno.ENOSYS and topic == SCHED_RESOURCE_STATUS:
                 continue
             raise
-        said.held[party] = parse_allocated(topic, answer.allocated)
+        allocations.held[party] = parse_allocated(topic, answer.allocated)
         everything = parse_allocated(topic, answer.all)
         if everything is not None:
-            said.hosts.update(everything.hosts)
-    return said
+            allocations.hosts.update(everything.hosts)
+    return allocations
 
 
 def parse_allocated(topic: str, value: dict[str, Any] | None) -> ResourceSet | None:
@@ -96,14 +96,14 @@ def parse_allocated(topic: str, value: dict[str, Any] | None) -> ResourceSet | N
         raise FluxError(Errno.EPROTO, f"{topic}: payload: {error}") from None
 
 
-def compare(said: Said) -> list[Difference]:
+def compare(allocations: Allocations) -> list[Difference]:
     """Return what not all parties hold, by rank."""
     found: list[Difference] = []
-    ranks = {rank for held in said.held.values() if held is not None for rank in held.ranks}
+    ranks = {rank for held in allocations.held.values() if held is not None for rank in held.ranks}
     for rank in sorted(ranks):
-        host = said.hosts.get(rank) or "a node"
+        host = allocations.hosts.get(rank) or "a node"
         for type_ in ("core", "gpu"):
-            by_party = {party: _ids(held, rank, type_) for party, held in said.held.items()}
+            by_party = {party: _ids(held, rank, type_) for party, held in allocations.held.items()}
             found += _differences(host, rank, type_, by_party)
     return found
 

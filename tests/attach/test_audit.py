@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.audit import Said, ask_all, compare, parse_allocated
+from flux_trio.attach.audit import Allocations, ask_all, compare, parse_allocated
 from flux_trio.attach.handle import open_flux
 from flux_trio.messages import FluxError
 from tests.support.flux_peer import broker
@@ -40,7 +40,7 @@ def differences(manager: Any, scheduler: Any, resource: Any) -> list[str]:
     said = {"job manager": manager, "scheduler": scheduler, "resource module": resource}
     held = {party: parse_allocated(party, value) for party, value in said.items()}
     hosts = {0: "node0", 1: "node1", 3: "n3"}
-    return [str(each) for each in compare(Said(held, hosts))]
+    return [str(each) for each in compare(Allocations(held, hosts))]
 
 
 @pytest.mark.parametrize("nothing", NOTHING)

@@ -31,7 +31,7 @@ def ask(fetch: Callable[[Client], Awaitable[Iterable[T]]]) -> list[T]:
     """Return what `fetch` gets from the instance; nothing if none answers within PATIENCE_S."""
     from flux_trio.cli.connection.session import with_client
 
-    async def at_once(client: Client) -> list[T]:
+    async def in_time(client: Client) -> list[T]:
         import anyio
 
         with anyio.move_on_after(PATIENCE_S):
@@ -39,7 +39,7 @@ def ask(fetch: Callable[[Client], Awaitable[Iterable[T]]]) -> list[T]:
         return []
 
     try:
-        return with_client(at_once)
+        return with_client(in_time)
     except CommandError:
         return []
 

@@ -70,7 +70,7 @@ def _failed(stage: Stage, jobid: int, clause: str) -> None:
         )
 
 
-async def _heard(stage: Stage) -> None:
+async def _wait_until_seen(stage: Stage) -> None:
     """Wait until the program must have seen what was before: another job has run and ended."""
     await stage.event(await stage.submit("true"), "clean", "32.start.36")
 
@@ -95,7 +95,7 @@ async def _one_after_the_other(stage: Stage) -> None:
             command = witness.one_ends_first(first, second)
             jobid = await stage.submit(*command, nnodes=NNODES, ntasks=NNODES)
             await stage.until("the end of one of two tasks", witness.has_first_ended, "32.start.17")
-            await _heard(stage)
+            await _wait_until_seen(stage)
             if "finish" in stage.events(jobid):
                 witness.all_have_ended(jobid, "32.start.32")
             witness.let_end()
@@ -170,7 +170,7 @@ async def _out_of_time(stage: Stage) -> None:
 async def _taken_up(stage: Stage, jobid: int, witness: Witness) -> None:
     """Wait until the program must have answered the second start of a job that runs."""
     await stage.asked(topics.START_METHOD, jobid, times=2)
-    await _heard(stage)
+    await _wait_until_seen(stage)
     if witness.nstarts > 1:
         text = f"job {format_fluid(jobid, 'f58')} was launched {witness.nstarts} times"
         raise Stuck(f"{text}; expected that it is taken up, or fails", "32.start.10")

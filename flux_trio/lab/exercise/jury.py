@@ -34,9 +34,9 @@ OWN: Final = {
 class Jury:
     """Judges an exercise: one trace for each instance that it starts.
 
-    `sit` begins with the next instance, `hear` with the next act; `told` and `at_rest` say how the
-    act has ended. What the parties in `stand_ins` break is left out: they stand in for modules and
-    refuse, as part of an act, what a module may not refuse.
+    `sit` begins with the next instance, `hear` with the next act; `end_of_act` and `at_rest` say
+    how the act has ended. What the parties in `stand_ins` break is left out: they stand in for
+    modules and refuse, as part of an act, what a module may not refuse.
     """
 
     def __init__(self, clauses: Iterable[Clause]) -> None:
@@ -86,7 +86,7 @@ class Jury:
         found += [each for each in self._monitor.unexplained if each.clause == SUSPENSION]
         return [each for each in found if each.party not in self.stand_ins]
 
-    def told(self, stuck: str, clause: str) -> Ended:
+    def end_of_act(self, stuck: str, clause: str) -> Ended:
         """Return how the act has ended: it was `stuck`, or not (""), which breaks a `clause`.
 
         If the act does not say which, what the program owes now tells it.

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.lab.exercise.sched_jobs import CORES, DOUBLE, NNODES, fill, heard, held_on, waits
+from flux_trio.lab.exercise.sched_jobs import (
+    CORES,
+    DOUBLE,
+    NNODES,
+    fill,
+    held_on,
+    wait_until_seen,
+    waits,
+)
 from flux_trio.lab.exercise.stage import LONG_S, Acts, Stage, all_have
 from flux_trio.messages import topics
 
@@ -51,7 +59,7 @@ async def drained_while_it_runs(stage: Stage) -> None:
     await _drain(stage, LAST)
     waiting = await waits(stage, DOUBLE, nnodes=1, ntasks=2)  # a core of each node is free
     await _undrain(stage, LAST)
-    await heard(stage, nnodes=1, ntasks=2)
+    await wait_until_seen(stage, nnodes=1, ntasks=2)
     stage.must_wait(waiting, DOUBLE)
     stage.must_run(running, "28.offline.4")
     await stage.cancel(running)
@@ -117,6 +125,6 @@ async def shrunk_while_it_ends(stage: Stage) -> None:
         stage.hopeless.add(jobid)
         await stage.call(topics.RESOURCE_EXCLUDE, {"targets": LAST})
         await stage.event(jobid, "exception", "28.shrink.4")
-        await heard(stage)
+        await wait_until_seen(stage)
     await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
     await stage.event(await stage.submit(nnodes=NNODES), "clean")

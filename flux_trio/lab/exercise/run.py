@@ -204,10 +204,10 @@ class _Play:
         try:
             await _watched(stage, play, self.jury)
         except Stuck as stuck:
-            return self.jury.told(str(stuck), stuck.clause)
+            return self.jury.end_of_act(str(stuck), stuck.clause)
         except FluxError as error:
-            return self.jury.told(str(error), "")
-        return self.jury.told("", "")
+            return self.jury.end_of_act(str(error), "")
+        return self.jury.end_of_act("", "")
 
 
 async def _watched(

@@ -23,7 +23,7 @@ async def fill(stage: Stage, run_s: float = LONG_S) -> int:
     return jobid
 
 
-async def heard(stage: Stage, **shape: Any) -> None:
+async def wait_until_seen(stage: Stage, **shape: Any) -> None:
     """Wait until the program must have seen what it was told before.
 
     A job that has to wait as another one of this `shape` does is asked for and canceled: the answer
@@ -36,7 +36,7 @@ async def waits(stage: Stage, clause: str, **shape: Any) -> int:
     """Submit a job that has to wait, and see to it that it does."""
     jobid = await stage.submit(**shape)
     await stage.asked(topics.SCHED_ALLOC, jobid)
-    await heard(stage, **shape)
+    await wait_until_seen(stage, **shape)
     stage.must_wait(jobid, clause)
     return jobid
 

@@ -13,7 +13,15 @@ import trio
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
 from flux_trio.lab.exercise.nodes import NODE_ACTS
-from flux_trio.lab.exercise.sched_jobs import CORES, DOUBLE, NNODES, fill, heard, held_on, waits
+from flux_trio.lab.exercise.sched_jobs import (
+    CORES,
+    DOUBLE,
+    NNODES,
+    fill,
+    held_on,
+    wait_until_seen,
+    waits,
+)
 from flux_trio.lab.exercise.stage import LONG_S, Acts, Order, Stage, all_have, many
 from flux_trio.lab.exercise.standing_in import STAND_IN_ACTS
 from flux_trio.messages import FluxError, topics
@@ -79,7 +87,7 @@ async def _one_of_two_ends(stage: Stage) -> None:
     waiting = await waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)
     await stage.cancel(one)
     await stage.answered(topics.SCHED_FREE, one, "27.free.6")
-    await heard(stage, nnodes=NNODES, exclusive=True)
+    await wait_until_seen(stage, nnodes=NNODES, exclusive=True)
     stage.must_wait(waiting, DOUBLE)
     await stage.cancel(other)
     await stage.event(waiting, "start", "27.free.5")
@@ -136,7 +144,7 @@ async def _reprioritized(stage: Stage) -> list[int]:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     for jobid, urgency in zip(waiting, (8, 24, 12, 20), strict=True):
         await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency})
-    await heard(stage, nnodes=NNODES, exclusive=True)
+    await wait_until_seen(stage, nnodes=NNODES, exclusive=True)
     await stage.cancel(full)
     await all_have(stage, waiting, "clean")
     return [waiting[at] for at in (1, 3, 2, 0)]
@@ -227,7 +235,7 @@ async def _past_its_limit(stage: Stage) -> None:
     async with held_on(stage, duration=LIMIT_S):
         waiting = await waits(stage, DOUBLE)
         await trio.sleep(LIMIT_S)
-        await heard(stage)
+        await wait_until_seen(stage)
         stage.must_wait(waiting, DOUBLE)
         await stage.canceled(waiting)
 
@@ -255,7 +263,7 @@ async def _killed(stage: Stage) -> None:
     await stage.serve()
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid, times=2)
-    await heard(stage)
+    await wait_until_seen(stage)
     for jobid in waiting:
         stage.must_wait(jobid, "27.hello.12")
     for jobid in running:
