@@ -291,7 +291,7 @@ class ListenError(Exception):
 
 
 SETTLE_S_MAX: Final = 15.0
-"""Seconds that a start waits for the execution service, whose shell host has 10 s."""
+"""Seconds that a start waits for the execution service: it names a slow shell host after 10 s."""
 ROOM_LOOK_S: Final = 0.2
 """Seconds between two looks at whether a start waits for room on the disk."""
 

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import trio
@@ -29,6 +30,7 @@ from flux_trio.messages import (
     respond_error,
 )
 from flux_trio.process.local import reap
+from flux_trio.process.patience import telling_if_slow
 from flux_trio.transports import (
     Connection,
     ConnectionClosed,
@@ -38,7 +40,7 @@ from flux_trio.transports import (
 )
 
 READY: Final = "ready"  # the process prints this line when it serves
-START_S_MAX: Final = 30.0  # limit for printing READY
+SLOW_S: Final = 10.0  # after this time the log says that READY has not come yet
 GRACE_S: Final = 5.0  # from SIGTERM to SIGKILL
 END_S_MAX: Final = 1.0  # from the end of the connection to the end of the process
 LINE_BYTES_MAX: Final = 4096
@@ -137,19 +139,18 @@ async def _serve(
     """Forward messages until the process ends; raises ProcessEnded."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_connect, handle, expected)
-        await _wait_ready(process)
+        tell = partial(handle.log, Level.WARNING, f"still starting after {SLOW_S:g} s")
+        async with telling_if_slow(SLOW_S, tell):
+            await _wait_ready(process)
         task_status.started()
         raise ProcessEnded(await _exit_text(process))
 
 
 async def _wait_ready(process: trio.Process) -> None:
-    """Wait for READY; ProcessEnded if the process prints another line or ends."""
-    with trio.move_on_after(START_S_MAX):
-        line = await _first_line(process)
-        if line == READY:
-            return
+    """Wait for READY, however long it takes; ProcessEnded for another line or at the end."""
+    line = await _first_line(process)
+    if line != READY:
         raise ProcessEnded(line or await _exit_text(process))
-    raise ProcessEnded(f"its process does not serve after {START_S_MAX:g} s")
 
 
 async def _connect(handle: LocalHandle, expected: _Expected) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,8 +36,8 @@ TOKEN_FILE: Final = "token"  # only its owner may read it: the token gives the o
 BACKUP_FILE: Final = "backup.json"  # in a backup, in which no instance starts
 
 STARTING_FILE: Final = "starting"  # locked while an instance is starting
-STARTING_S_MAX: Final = 60.0  # how long commands wait for it
 STARTING_POLL_S: Final = 0.05
+SLOW_S: Final = 2.0  # a command that waits longer says for what
 
 HOW_TO_START: Final = "start one with `flux-trio start`"
 
@@ -73,17 +72,23 @@ def find_instance(environ: Mapping[str, str]) -> Address:
     return _read_statedir(statedir)
 
 
-async def await_instance(environ: Mapping[str, str]) -> Address:
+async def await_instance(
+    environ: Mapping[str, str], tell: Callable[[str], None] | None = None
+) -> Address:
     """Return what `find_instance` does, after an instance that is starting has started.
 
-    Waits for STARTING_S_MAX seconds at most, then raises InstanceStarting.
+    Waits as long as the process that starts it lives: a large state takes its time. After SLOW_S
+    seconds `tell` gets a text that says so.
     """
-    with anyio.move_on_after(STARTING_S_MAX):
-        while True:
-            with suppress(InstanceStarting):
-                return find_instance(environ)
-            await anyio.sleep(STARTING_POLL_S)
-    return find_instance(environ)
+    tell_at = anyio.current_time() + SLOW_S
+    while True:
+        try:
+            return find_instance(environ)
+        except InstanceStarting as error:
+            if tell is not None and anyio.current_time() >= tell_at:
+                tell(f"{error}: waiting for it")
+                tell = None
+        await anyio.sleep(STARTING_POLL_S)
 
 
 def is_in_job(environ: Mapping[str, str]) -> bool:

@@ -3,6 +3,10 @@
 If a host answers, it is used; otherwise one is started. A host that hangs, or is about to end, may
 still accept a connection. So the client first sends `List`, and uses the connection from the answer
 on. Requests before that are dropped: at `ShellConnected` the core sends all of them again.
+
+No time limit ends the wait for a host. On a busy machine, or with a slow file system, a start takes
+long, and a start from the beginning would take as long again. After SLOW_S seconds the exec service
+learns what the client waits for.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import trio
 
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellInput, ShellLost
 from flux_trio.process.console import own_command
+from flux_trio.process.patience import telling_if_slow
 from flux_trio.shell.protocol import (
     ALREADY_RUNNING,
     LOG_NAME,
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RETRY_S: Final = 0.05  # while another host starts or ends
-START_S_MAX: Final = 10.0  # after this time the exec service learns that no host answers
+SLOW_S: Final = 10.0  # after this time the exec service learns that no host answers yet
 FAILED_RETRY_S: Final = 1.0
 
 
@@ -48,6 +53,7 @@ class ShellClient:
         self._directory = directory
         self._post = post
         self._stream: ShellStream[ShellNotice] | None = None
+        self._is_launching = False
 
     def send(self, request: ShellRequest) -> None:
         """Send `request` without waiting; drop it if there is no connection."""
@@ -95,22 +101,28 @@ class ShellClient:
 
         Raises ShellUnavailableError.
         """
-        with trio.move_on_after(START_S_MAX):
-            while True:
-                connection = await self._connect()
-                if connection is None:
-                    if await self._launch() == ALREADY_RUNNING:
-                        await trio.sleep(RETRY_S)
-                    continue
-                stream = ShellStream(connection, NOTICES)
-                first = await _first_answer(connection, stream)
-                if first:
-                    return stream, first
-                await trio.sleep(RETRY_S)
-        raise ShellUnavailableError(
-            f"the shell host in {self._directory} does not answer within {START_S_MAX:g} s "
-            f"(see {LOG_NAME} there)"
-        )
+        async with telling_if_slow(SLOW_S, self._tell_slow):
+            return await self._find()
+
+    def _tell_slow(self) -> None:
+        if self._is_launching:
+            text = f"is still starting after {SLOW_S:g} s"
+        else:
+            text = f"does not answer within {SLOW_S:g} s (see {LOG_NAME} there)"
+        self._post(ShellFailed(f"the shell host in {self._directory} {text}"))
+
+    async def _find(self) -> tuple[ShellStream[ShellNotice], list[ShellNotice]]:
+        while True:
+            connection = await self._connect()
+            if connection is None:
+                if await self._launch() == ALREADY_RUNNING:
+                    await trio.sleep(RETRY_S)
+                continue
+            stream = ShellStream(connection, NOTICES)
+            first = await _first_answer(connection, stream)
+            if first:
+                return stream, first
+            await trio.sleep(RETRY_S)
 
     async def _connect(self) -> trio.SocketStream | None:
         """Return a connection; None if no host listens."""
@@ -133,12 +145,15 @@ class ShellClient:
     async def _launch(self) -> int:
         """Start a host, unless one runs; return the exit status. Raises ShellUnavailableError."""
         command = own_command("flux_trio.shell", str(self._directory))
+        self._is_launching = True
         try:
             result = await trio.run_process(
                 command, stdin=subprocess.DEVNULL, capture_stderr=True, check=False
             )
         except OSError as error:
             raise ShellUnavailableError(f"cannot start the shell host: {error}") from None
+        finally:
+            self._is_launching = False
         if result.returncode not in (0, ALREADY_RUNNING):
             last = result.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             if result.returncode < 0:

@@ -30,7 +30,8 @@ from flux_trio.trace import Kind, Record
 GUEST: Final = 1001
 """The default submitter of jobs, who is not the instance owner."""
 
-WAIT_S: Final = 5.0  # real seconds, for work of a plugin outside virtual time
+WAIT_S: Final = 60.0
+"""Real seconds, for work of a plugin outside virtual time: only what hangs takes so long."""
 _LOOK_S: Final = 0.005
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from flux_trio.cli.instance.enclosing import environment_inside
 from flux_trio.cli.instance.starting import shell_of_terminal, sign_of_start, statedir_of_user
-from flux_trio.client import InstanceStarting, NoInstance, await_instance, find_instance
+from flux_trio.client import InstanceStarting, NoInstance, await_instance, find, find_instance
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment, flux_trio
 from tests.support.terminal import on_terminal
 
@@ -66,6 +66,26 @@ def test_command_waits_for_the_instance_that_is_starting(tmp_path: Path) -> None
             return await await_instance(where(tmp_path))
 
     assert anyio.run(main) == ("ws://127.0.0.1:1", "sesame")
+
+
+def test_who_waits_long_for_an_instance_is_told_so_once_and_goes_on_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "SLOW_S", 0.0)
+    told: list[str] = []
+
+    async def main() -> tuple[str, str]:
+        with sign_of_start(tmp_path):
+
+            def tell(text: str) -> None:
+                told.append(text)
+                (tmp_path / "token").write_text("sesame")
+                (tmp_path / "uri").write_text("ws://127.0.0.1:1")
+
+            return await await_instance(where(tmp_path), tell)
+
+    assert anyio.run(main) == ("ws://127.0.0.1:1", "sesame")
+    assert told == [f"the instance in {tmp_path} is still starting: waiting for it"]
 
 
 def test_directory_of_the_user_is_not_that_of_the_instance_around(tmp_path: Path) -> None:

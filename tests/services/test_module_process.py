@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import msgspec
 import pytest
 import trio
 
-from flux_trio.broker import Handle, open_remote, serve_connection
+from flux_trio.broker import Handle, open_remote, process, serve_connection
 from flux_trio.config import Config, ExecConfig, parse_config
 from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, durable_store, open_instance
@@ -163,6 +163,40 @@ async def test_jobs_outlive_the_process_of_the_execution_service(tmp_path: Path)
         events = await user.wait(jobid, "clean")
         assert (events.count("start"), events.count("finish")) == (1, 1)
         assert runs.read_text() == "run\n"
+
+
+@pytest.mark.real
+async def test_process_whose_start_is_slow_is_waited_for_and_named_and_can_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = tmp_path / "go"
+    os.mkfifo(may_go_on)
+    slow = tmp_path / "slow" / "sitecustomize.py"
+    slow.parent.mkdir()
+    slow.write_text(f"open({str(may_go_on)!r}).read()\n")
+    monkeypatch.setenv("PYTHONPATH", str(slow.parent))
+    monkeypatch.setattr(process, "SLOW_S", 0.1)
+    (tmp_path / "state").mkdir()
+    async with opened(tmp_path / "state", "sched") as user:
+
+        async def load() -> None:
+            with suppress(FluxError):  # the first one is removed
+                await user.call(topics.MODULE_LOAD, {"name": "sched", "exec": True})
+
+        async def wait_named(times: int) -> None:
+            text = "still starting after 0.1 s"
+            while [each.text for each in user.instance.log].count(text) != times:  # noqa: ASYNC110
+                await trio.sleep(0.005)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(load)
+            await wait_named(1)
+            await user.call(topics.MODULE_REMOVE, {"name": "sched"})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(load)
+            await wait_named(2)
+            (await trio.to_thread.run_sync(may_go_on.open, "w")).close()
+        assert "clean" in await user.wait(await user.submit("true"), "clean")
 
 
 @pytest.mark.real

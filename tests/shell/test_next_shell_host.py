@@ -140,7 +140,7 @@ async def test_host_that_hangs_is_no_host(directory: Path, monkeypatch: pytest.M
     async with open_shell(directory) as shell:
         shell.start(1, "sleep", "1000")
         await shell.hear(Started, 1)
-    monkeypatch.setattr(shell_client, "START_S_MAX", 1.0)  # nothing has to be started
+    monkeypatch.setattr(shell_client, "SLOW_S", 1.0)  # nothing has to be started
     (host,) = hosts(directory)
     os.kill(host, signal.SIGSTOP)
     async with trio.open_nursery() as nursery:
@@ -154,6 +154,34 @@ async def test_host_that_hangs_is_no_host(directory: Path, monkeypatch: pytest.M
             await next_.hear(Done, 1)
             next_.forget(1)
         nursery.cancel_scope.cancel()
+
+
+async def test_host_whose_start_is_slow_is_waited_for(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    "Its start waits until it may go on; nothing cuts it off, and it is begun once."
+    starts, may_go_on = tmp_path / "starts", tmp_path / "go"
+    os.mkfifo(may_go_on)
+    slow = tmp_path / "slow" / "sitecustomize.py"
+    slow.parent.mkdir()
+    slow.write_text(
+        f"open({str(starts)!r}, 'a').write('started\\n')\nopen({str(may_go_on)!r}).read()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(slow.parent))
+    monkeypatch.setattr(shell_client, "SLOW_S", 0.2)
+    async with trio.open_nursery() as nursery:
+        shell = Shell(directory)
+        nursery.start_soon(shell.client.run)
+        with trio.fail_after(TEST_S_MAX):
+            assert "is still starting after 0.2 s" in (await shell.hear(ShellFailed)).reason
+            await until(starts.exists)
+            await trio.sleep(3 * shell_client.SLOW_S)  # longer than any limit
+            (await trio.to_thread.run_sync(may_go_on.open, "w")).close()
+            await shell.hear(ShellConnected)
+            assert (await shell.run(1, "true")).status == 0
+            shell.forget(1)
+        nursery.cancel_scope.cancel()
+    assert starts.read_text() == "started\n"
 
 
 async def test_path_of_any_length_will_do(tmp_path: Path) -> None:

@@ -354,7 +354,7 @@ async def test_who_says_nothing_is_cut_off_after_the_handshake_time(
     async with open_tcp(server, UPGRADE[:40]) as stream:
         start = trio.current_time()
         assert await stream.receive_some() == b""
-        assert websocket.HANDSHAKE_S_MAX <= trio.current_time() - start < 10
+        assert websocket.HANDSHAKE_S_MAX <= trio.current_time() - start < 35
 
 
 async def test_a_peer_that_does_not_read_holds_up_a_close_for_a_bounded_time(

@@ -35,7 +35,7 @@ def with_client(
     from flux_trio.messages import FluxError, LocalProtocolError
 
     async def main() -> T:
-        address = await await_instance(environ)
+        address = await await_instance(environ, remark)
         async with open_client(*address) as client, _printing_why(client):
             return await use(client)
 
