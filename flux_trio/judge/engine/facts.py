@@ -1,7 +1,8 @@
 """Facts about the instance that every rule may use: which peer has which role.
 
 The parties are peers of a trace. A peer gets its role by its messages, not by its name: the
-scheduler is the peer that sent sched-hello; the execution service is named in exec-hello.
+scheduler is the peer that sent sched-hello; the execution service is named in exec-hello. Several
+peers may share a role: a scheduler may have one module that says hello and one that acquires.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ _SEND: Final[str] = Kind.SEND.value
 _RECV: Final[str] = Kind.RECV.value
 _INSTANCE: Final[str] = Kind.INSTANCE.value
 _MODULE: Final[str] = Kind.MODULE.value
+_RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
 
 HELLOS: Final = {
     "scheduler": (topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO),
@@ -29,6 +31,7 @@ class Facts:
     """The roles of the parties after a record. It is hashable, and replaced when a role changes."""
 
     scheduler: str = ""  # the last peer that sent sched-hello, "" if it has gone
+    acquirers: tuple[str, ...] = ()  # the peers that sent resource.acquire and have not gone
     is_ready: bool = False  # its sched-ready was received, and no fatal error since
     limit: int | None = None  # the limit of limited mode
     exec_peer: str = ""  # the last peer whose exec-hello was accepted, "" if it has gone
@@ -46,6 +49,8 @@ class Facts:
             if isinstance(message, Request):
                 return self._after_request(record, message)
             return self._after_response(message) if isinstance(message, Response) else self
+        if self.acquirers:
+            self = self._without_acquirer(record)
         if self.is_manager_gone(record):
             alone = replace(self, scheduler="", is_ready=False, limit=None)
             return replace(alone, exec_peer="", exec_hellos=())
@@ -53,7 +58,7 @@ class Facts:
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
             return self._after_exec_hello(message) if is_answer else self
         is_first = getattr(message, "topic", "") in topics.FIRST_REQUESTS
-        return self._after_coming(record) if is_first and not self.begins else self
+        return self._after_coming(record) if is_first else self
 
     def _after_request(self, record: Record, message: Request) -> Facts:
         sender = message.sender or record.peer
@@ -74,6 +79,12 @@ class Facts:
                 return self._without(sender)
         return self
 
+    @property
+    def acquirer(self) -> str:
+        """The peer that acquires for the scheduler: itself, or the last other one that acquired."""
+        is_other = self.scheduler != "" and self.acquirers and self.scheduler not in self.acquirers
+        return self.acquirers[-1] if is_other else self.scheduler
+
     def has_begun(self, role: str) -> bool:
         """Whether the trace has all messages of the peers that have this role now."""
         return self.begins or role in self.begun
@@ -87,18 +98,15 @@ class Facts:
         found = record.message
         if found is None:
             data = record.data or {}
-            parties = (self.scheduler, self.exec_peer, self.manager)
-            return record.kind == _INSTANCE or (
-                data.get("module") in parties and data.get("what") != "started"
-            )
-        parties = (self.scheduler, self.exec_peer, self.manager)
-        return isinstance(found, Request) and found.sender in parties and found.sender != ""
+            is_end = data.get("what") != "started"
+            return record.kind == _INSTANCE or (data.get("module") in self._parties and is_end)
+        return isinstance(found, Request) and found.sender in self._parties and found.sender != ""
 
     def role_of(self, party: str) -> str:
         """Return exec or scheduler; "" for any other party."""
         if party == self.exec_peer != "":
             return "exec"
-        return "scheduler" if party == self.scheduler != "" else ""
+        return "scheduler" if party in (self.scheduler, self.acquirer) and party else ""
 
     def name_of(self, role: str, record: Record) -> str:
         """Return the name that a role's peer has in the trace; the role, if it is not known.
@@ -125,11 +133,34 @@ class Facts:
         is_served = service_of(found.topic) in (topics.SCHED, self.exec_service)
         return is_served and found.sender == self.manager != ""
 
+    @property
+    def _parties(self) -> tuple[str, ...]:
+        return (self.scheduler, self.acquirer, self.exec_peer, self.manager)
+
     def _after_coming(self, record: Record) -> Facts:
         """A scheduler acquires resources first, then it says hello."""
-        if getattr(record.message, "topic", "") != topics.SCHED_HELLO:
-            return replace(self, come=self.come | {record.party})
-        return replace(self, begun=self._begun_with("scheduler", record.party))
+        topic, party, facts = getattr(record.message, "topic", ""), record.party, self
+        if topic == topics.RESOURCE_ACQUIRE:
+            others = tuple(each for each in self.acquirers if each != party)
+            facts = replace(self, acquirers=(*others, party))
+        if self.begins:
+            return facts
+        if topic != topics.SCHED_HELLO:
+            return replace(facts, come=self.come | {party})
+        acquirer = replace(self, scheduler=party).acquirer
+        return replace(self, begun=self._begun_with("scheduler", acquirer))
+
+    def _without_acquirer(self, record: Record) -> Facts:
+        """Return the facts without the peer that a record says has left the resource service."""
+        message, data = record.message, record.data or {}
+        gone = ""
+        if record.kind == _MODULE and data.get("what") != "started":
+            gone = str(data.get("module"))
+        elif isinstance(message, Request) and message.topic == _RESOURCE_DISCONNECT:
+            gone = message.sender
+        if gone not in self.acquirers:
+            return self
+        return replace(self, acquirers=tuple(each for each in self.acquirers if each != gone))
 
     def _begun_with(self, role: str, peer: str) -> frozenset[str]:
         """Return `begun` when a peer has taken a role."""

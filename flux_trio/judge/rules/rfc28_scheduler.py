@@ -32,7 +32,7 @@ from flux_trio.judge.views.acquiring import NONE
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
-from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, as_received
+from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, as_received, knew_change
 from flux_trio.judge.views.scheduling import DENIES, DENY, LINK, SUCCESS, SUCCESSES, link_of
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import Request, topics
@@ -83,7 +83,7 @@ def _granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
     These are all R if there is a proof that it has handled the message by now, or if the message
     came a second ago; else those of jobs whose alloc requests it received after the message.
     """
-    if seen.knew(record.party, n) or seen.is_old(n):
+    if knew_change(seen, record.party, n) or seen.is_old(n):
         return allocated(record)
     return [r for r in allocated(record) if sched_job(seen, r.jobid).alloc > n]
 
@@ -343,7 +343,7 @@ def satisfiability_is_not_availability(answering: Answering, record: Record, see
         return bool(asked[1] <= one)
     if not 0 < asked[1] <= one or seen.at(CONSTRAINED, job_id(record)):
         return None
-    if asked[0] < had.changed and not seen.knew(record.party, had.changed):
+    if asked[0] < had.changed and not knew_change(seen, record.party, had.changed):
         return None  # it may have denied the request before it took up in that turn what changed
     text = f"job {job_id(record)} asks for {asked[1]} cores and is denied while {had.offline} is"
     return Broken(f"{text} offline, but target with {one} cores is there", (asked[0], had.changed))

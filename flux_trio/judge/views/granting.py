@@ -63,7 +63,7 @@ def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: S
 
 def _to_scheduler(record: Record, seen: Seen) -> Iterable[tuple[tuple[()], None]]:
     """Other peers may acquire too; the scheduler does so before its first hello."""
-    known = seen.facts.scheduler
+    known = seen.facts.acquirer
     return [((), None)] if not known or record.party == known else []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import Idset
@@ -169,11 +170,16 @@ def traits_of(r: Any) -> frozenset[str]:
     return frozenset(trait for trait, holds in tests.items() if holds)
 
 
-def _client(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
-    """The peer that acquires: who sent the request, or gets the response; a module that ended."""
+def _client(record: Record, seen: Seen) -> Iterable[tuple[str, None]]:
+    """The peer that acquires: who sent the request, or gets the response; a module that ended.
+
+    Hello may be said by another module of the scheduler.
+    """
     if record.message is None:
         content = payload(record)
         return [(str(content.get("module")), None)] if content.get("what") in ENDS else []
+    if topic_of(record) == topics.SCHED_HELLO:
+        return [(replace(seen.facts, scheduler=record.party).acquirer, None)]
     return [(client_of(record) or record.party, None)]
 
 
@@ -320,9 +326,22 @@ the service has received and sent."""
 
 
 def as_received(seen: Seen, peer: str) -> Acquired | None:
-    """Return what a peer has acquired, as the peer sees it; None if it is not there any more."""
+    """Return what a peer has acquired, as the peer sees it; None if it is not there any more.
+
+    For the scheduler another of its modules may acquire.
+    """
+    if peer == seen.facts.scheduler:
+        peer = seen.facts.acquirer
     had: Acquired | None = seen.states[AS_RECEIVED].get(peer)
     return None if had is None or had.gone else had
+
+
+def knew_change(seen: Seen, peer: str, n: int) -> bool:
+    """Whether a scheduler must have handled the response to resource.acquire at record `n`.
+
+    What its module for resources has handled, its other module may not have learned yet.
+    """
+    return seen.facts.acquirer in ("", peer) and seen.knew(peer, n)
 
 
 class Held(Live, frozen=True, gc=False):
