@@ -6,9 +6,10 @@ edition without a key neither writes nor reads it; the field then has its defaul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,6 +26,23 @@ class Codec(msgspec.Struct, Generic[T], frozen=True):
 
     write: Callable[[T], Payload]
     read: Callable[[PayloadMessage], T]
+
+
+_ID_FIRST: Final = re.compile(r'\{\s*"id"\s*:\s*([0-9]{1,20})\s*[,}]', re.ASCII)
+
+
+def jobid_in(request: Request) -> int:
+    """Return the job id of a request that is wrong otherwise. Raises FluxError(EPROTO).
+
+    A payload that is beyond the bounds of objects is text. flux-core writes the id first in it.
+    """
+    payload = request.payload
+    jobid = payload.get("id") if isinstance(payload, dict) else None
+    if isinstance(payload, str) and (match := _ID_FIRST.match(payload)):
+        jobid = int(match[1])
+    if not isinstance(jobid, int) or isinstance(jobid, bool):
+        raise FluxError(Errno.EPROTO, f"{request.topic}: payload: expected an object with an id")
+    return jobid
 
 
 def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Codec[StructT]:

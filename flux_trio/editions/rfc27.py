@@ -17,7 +17,7 @@ from flux_trio.editions.codec import Codec, PayloadMessage, codec, read_idset, r
 from flux_trio.editions.rfc21 import Priority
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp, Time
-from flux_trio.messages import Errno, FluxError, Payload, Request, expect_payload
+from flux_trio.messages import Errno, FluxError, Payload, expect_payload
 
 LIMIT_MAX: Final = 2**31 - 1
 
@@ -247,15 +247,6 @@ def without_reason(annotations: Mapping[str, Any]) -> dict[str, Any]:
 
 NO_SCHED: Final[Mapping[str, None]] = {"sched": None}
 """The annotations that remove all of `sched`."""
-
-
-def jobid_in(request: Request) -> int:
-    """Return the job id of a request that is wrong otherwise. Raises FluxError(EPROTO)."""
-    payload = request.payload
-    jobid = payload.get("id") if isinstance(payload, dict) else None
-    if not isinstance(jobid, int) or isinstance(jobid, bool):
-        raise FluxError(Errno.EPROTO, f"{request.topic}: payload: expected an object with an id")
-    return jobid
 
 
 def _read_no_hello(message: PayloadMessage) -> Hello:

@@ -150,6 +150,10 @@ def expect_payload(message: Request | Response | Event, shape: type[T]) -> T:
     Raises FluxError(EPROTO) that names the topic, the key, what was expected and what came.
     """
     payload = {} if message.payload is None else message.payload
+    if isinstance(payload, str) and payload.startswith("{"):  # it stayed text: see `native`
+        bounds = f"at most {DEPTH_MAX} levels, integers of 64 bits"
+        text = f"{message.topic}: payload: expected a JSON object ({bounds}), got {payload[:80]!r}"
+        raise FluxError(Errno.EPROTO, text)
     try:
         return msgspec.convert(payload, shape)
     except msgspec.ValidationError as error:

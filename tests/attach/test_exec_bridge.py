@@ -11,11 +11,11 @@ from flux_trio.attach.exec.inputs import WAITING_BYTES_MAX
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
 from flux_trio.cores.turns import SetTimer
 from flux_trio.formats import job_key
-from flux_trio.messages import ROLE_USER, Errno, Event, Request, Response, topics
+from flux_trio.messages import ROLE_OWNER, ROLE_USER, Errno, Event, Request, Response, topics
 from flux_trio.shell.protocol import Fed, Feed, Signal, Start
 from tests.support.bridge_script import MANAGER, SERVICE, START, BridgeScript, j
 from tests.support.eventlogs import event
-from tests.support.exec_script import jobspec
+from tests.support.exec_script import jobspec, resources
 
 ROUTES = ("client", "broker")
 ENOSYS = int(Errno.ENOSYS)
@@ -100,6 +100,26 @@ def test_j_that_cannot_be_read_fails_the_job_and_says_why(stored: str, text: str
     (kind, raised), (last, _) = script.answers()
     assert (kind, last) == ("exception", "release")
     assert text in raised["note"]
+
+
+def test_start_that_cannot_be_read_fails_its_job_and_leaves_no_room() -> None:
+    "R of a job whose duration is shorter than its start time can tell."
+    script = BridgeScript()
+    r = resources(starttime=105.0).to_json()
+    r["execution"]["expiration"] = 105.0
+    request = Request(
+        START,
+        {"id": 7, "userid": 0, "jobspec": jobspec("true"), "reattach": False, "R": r},
+        rolemask=ROLE_OWNER,
+        routes=MANAGER,
+    )
+    script.broker_says(request)
+    (kind, raised), (last, released) = script.answers()
+    assert (kind, raised["severity"], last) == ("exception", 0, "release")
+    assert "R.execution.expiration: expected a time after starttime 105.0" in raised["note"]
+    assert released == {"ranks": "all", "final": True}
+    assert list(script.kvs.spaces) == ["primary"]
+    assert {each.routes for each in script.told} == {MANAGER}
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,46 @@ def test_wrong_simulation_fails_the_job_and_says_where(test: dict[str, Any], wor
     assert release == RELEASE
 
 
+# Starts that cannot be read
+
+DEEP = '{"id": 7, "userid": 0, "jobspec": ' + '{"a": ' * 3000 + "1" + "}" * 3001
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (DEEP, 'expected a JSON object (at most 64 levels, integers of 64 bits), got \'{"id": 7'),
+        ({"id": 7, "userid": 1, "jobspec": {}}, "missing required field `reattach`"),
+        ({"id": 7, "userid": 1, "jobspec": [], "reattach": False}, "Expected `object`"),
+    ],
+)
+def test_start_that_cannot_be_read_fails_its_job_and_says_why(payload: Any, words: str) -> None:
+    """32.impl.5: the answers need nothing of it but the id."""
+    script = ExecScript()
+    unread = msgspec.structs.replace(start_request(7, simulated()), payload=payload)
+    actions = script(unread)
+    (kind, severity, type_, note), release = told(actions)
+    assert (kind, severity, type_, release) == ("exception", 0, "exec", ("release", "all", True))
+    assert words in note
+    assert note in [each.text for each in actions if isinstance(each, Log)]
+
+
+@pytest.mark.parametrize(
+    "payload", [None, {"id": "7"}, {"id": True}, "{", '{"jobspec": {}, "id": 7}']
+)
+def test_start_that_names_no_job_is_logged_and_not_answered(payload: Any) -> None:
+    (log,) = ExecScript()(msgspec.structs.replace(start_request(7, simulated()), payload=payload))
+    assert log.text.startswith("job-exec.start: payload: ")
+
+
+def test_repeated_start_that_cannot_be_read_attaches_to_the_job_that_runs() -> None:
+    script = ExecScript()
+    script.started(7, jobspec("true"))
+    again = msgspec.structs.replace(start_request(7, jobspec("true")), payload={"id": 7})
+    assert [each[0] for each in told(script(again))] == ["start"]
+    assert [each[0] for each in told(script.end(7))] == ["finish", "release"]
+
+
 # R
 
 

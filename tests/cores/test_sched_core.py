@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.cores.turns import Log, TimerFired
@@ -117,6 +118,14 @@ class TestAlloc:
         assert (denied["id"], denied["type"]) == (1, 2)
         refused = only(script.turn(tell("alloc", priority=1)))
         assert refused.errnum == Errno.EPROTO
+
+    def test_a_request_that_is_too_deep_for_an_object_is_denied(self, script: SchedScript) -> None:
+        """27.impl.10: flux-core's job manager takes what is deeper than a payload may be."""
+        text = '{"id":1,"priority":16,"jobspec":' + '{"a":' * 300 + "1" + "}" * 301
+        request = msgspec.structs.replace(tell("alloc"), payload=text)
+        denied = only(answers(script.turn(request)))
+        assert (denied["id"], denied["type"]) == (1, 2)
+        assert "expected a JSON object (at most 64 levels" in denied["note"]
 
     def test_request_for_a_negative_job_id_is_denied_and_the_others_go_on(
         self, script: SchedScript

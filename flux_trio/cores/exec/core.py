@@ -68,6 +68,8 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc21
+from flux_trio.editions.codec import jobid_in
+from flux_trio.editions.rfc32 import Start
 from flux_trio.formats import (
     FluidForm,
     Idset,
@@ -325,11 +327,16 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         return exec_requests.Stats(jobs)
 
     def _start(self, request: Request) -> None:
+        wrong = ""
         try:
             payload = self._edition.start.read(request)
-        except FluxError as error:  # an answer needs the job's id (32.impl.5)
-            self._outbox.send(Log(Level.ERR, error.text))
-            return
+        except FluxError as error:
+            wrong = error.text
+            self._outbox.send(Log(Level.ERR, wrong))
+            try:
+                payload = Start(jobid_in(request), 0, {}, reattach=False)
+            except FluxError:  # an answer needs the job's id (32.impl.5)
+                return
         if not self._manager.is_attached:
             # The job manager did not know yet that an earlier service had gone, or that this one
             # has taken back its hello. It asks again once it has accepted the next hello.
@@ -346,7 +353,10 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._jobs.by_id[job.id] = job
         self._starts.ask(job, request, payload)
         self._journal.taken(job)
-        self._preparing.prepare(job)
+        if wrong:
+            self._starts.fail(job, wrong)
+        else:
+            self._preparing.prepare(job)
 
     def _expiration(self, request: Request) -> None:
         """Take a new expiration from flux-core's job manager, which tells it by a request."""

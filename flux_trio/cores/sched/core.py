@@ -40,7 +40,8 @@ from flux_trio.cores.sched.status import Status
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, Note, TimerFired
 from flux_trio.editions import CLASSIC, Edition, explain_requests, flux
-from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations, jobid_in
+from flux_trio.editions.codec import jobid_in
+from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations
 from flux_trio.editions.rfc28 import (
     Change,
     Expires,
