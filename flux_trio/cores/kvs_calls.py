@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from flux_trio.cores.pages import page_size
 from flux_trio.cores.turns import Exit
 from flux_trio.editions import kvs
 from flux_trio.editions.common import CANCEL, Cancel
@@ -18,8 +19,19 @@ from flux_trio.messages.types import NORESPONSE
 LOOKUP_JOBS_MAX: Final = 1000
 """Jobs whose values one lookup asks for: a service takes some in while the kvs reads the next."""
 
+READ_CHARS_MAX: Final = 2 << 20
+"""Characters of values that the kvs reads at once; one value, or one read without a `chars_max`,
+may have more. Readers of many values give it as `chars_max` (`read_chars`): a longer answer would
+have to wait until it is the only one."""
+_VALUE_CHARS: Final = 512  # of a value where pages are small
+
 Ask: TypeAlias = tuple[str, Payload]
 """The topic and the payload of a request."""
+
+
+def read_chars() -> int:
+    """Return READ_CHARS_MAX; a few short values where pages are small (`pages`)."""
+    return page_size(READ_CHARS_MAX // _VALUE_CHARS) * _VALUE_CHARS
 
 
 def look_up(key: str) -> Ask:

@@ -2,7 +2,8 @@
 
 A service that starts reads the index of active jobs (`job_index`) page by page, and values of the
 jobs on a page before it reads the next page. So the time of a start grows with the number of active
-jobs only.
+jobs only. The values of a page come in as many answers as their length needs, so that the memory of
+a start does not grow with what users have put into their jobspecs.
 
 `job.<id>.guest.output` holds the beginning of a finished job's output, one RFC 24 eventlog. Longer
 output goes on in `guest.output.1`, `guest.output.2` and so on, with whole lines in each; it ends
@@ -13,8 +14,8 @@ asks `kvs.count` for the job: if the job has no key at all, the output was cut o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from flux_trio.cores.kvs_calls import (
     count_in,
     look_up_all,
     page_in,
+    read_chars,
     read_page,
 )
 from flux_trio.cores.pages import page_size
@@ -46,6 +48,9 @@ from flux_trio.protocols import InvalidTransition, Job, replay_as
 
 DIRECTORY: Final = "job"
 LAST_KEYS: Final = 16  # some may be of other things than jobs
+
+JobRead: TypeAlias = tuple[int, list[str | None]]
+"""A job id, and the values that were wanted of the job."""
 
 JobT = TypeVar("JobT", bound=Job)
 
@@ -84,17 +89,38 @@ def last_job_in(keys: Iterable[str]) -> int | None:
     return None
 
 
-def look_up_jobs(jobids: Iterable[int], names: Sequence[str]) -> Ask:
-    """Ask for the values `names` of each job; `values_by_job` takes the answer apart."""
-    return look_up_all([job_key(jobid, name) for jobid in jobids for name in names])
+class JobsWanted(msgspec.Struct, frozen=True):
+    """The values `names` of jobs that are yet to be read, some at a time: see `READ_CHARS_MAX`."""
 
+    jobids: tuple[JobId, ...]
+    names: tuple[str, ...]
+    begun: tuple[str | None, ...] = ()
+    """The first values of the first job, which came with those of the jobs before it."""
 
-def values_by_job(
-    jobids: Sequence[int], values: list[str | None], count: int
-) -> Iterator[tuple[int, Sequence[str | None]]]:
-    """Yield each job with its `count` values."""
-    parts = [iter(values)] * count
-    return zip(jobids, zip(*parts, strict=True), strict=True)
+    def ask(self) -> Ask:
+        """Ask for the values; `take` takes the answer."""
+        keys = [job_key(jobid, name) for jobid in self.jobids for name in self.names]
+        return look_up_all(keys[len(self.begun) :], read_chars())
+
+    def take(self, values: Sequence[str | None]) -> tuple[list[JobRead], JobsWanted | None]:
+        """Return each job whose values have all come, with them; and what is yet to be read.
+
+        Raises FluxError(EPROTO) if there are no values, or more than were wanted.
+        """
+        come = [*self.begun, *values]
+        count = len(self.names)
+        if not values or len(come) > count * len(self.jobids):
+            most = count * len(self.jobids) - len(self.begun)
+            raise FluxError(Errno.EPROTO, f"expected 1 to {most} values, got {len(values)}")
+        number = len(come) // count
+        read = [
+            (jobid, come[n * count : (n + 1) * count])
+            for n, jobid in enumerate(self.jobids[:number])
+        ]
+        if number == len(self.jobids):
+            return read, None
+        begun = tuple(come[number * count :])
+        return read, JobsWanted(self.jobids[number:], self.names, begun)
 
 
 def fold_eventlog(kind: type[JobT], jobid: int, eventlog: str) -> tuple[JobT, list[Event]]:

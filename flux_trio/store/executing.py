@@ -24,7 +24,7 @@ def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
             store.commit(action.ops)
             return Stored()
         return Fetched(
-            store.lookup(action.keys),
+            store.lookup(action.keys, action.chars_max, action.at_least),
             [store.dir(prefix) for prefix in action.prefixes],
             pages=[store.page(page) for page in action.pages],
             counts=[store.count(prefix) for prefix in action.counted],

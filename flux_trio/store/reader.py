@@ -7,22 +7,25 @@ damaged.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.kvs.ops import Damaged, Swept, span
+from flux_trio.cores.kvs.ops import Damaged, Swept, first_values, span
 from flux_trio.cores.pages import page_size
 from flux_trio.messages import Errno
 from flux_trio.store.checks import is_damage, store_error
 from flux_trio.store.layout import Mark, filled, key_sum, part_sum, rows_prepared, whole_pieces
 from flux_trio.store.stores import StoreError
 
+READ_KEYS_MIN: Final = 4  # of the first statement of a read
 READ_KEYS_MAX: Final = 256  # per statement
+LONG_CHARS: Final = 16_384  # a longer value is read by a statement of its own
 SWEEP_KEYS_MAX: Final = 64  # per slice of a sweep, which takes about a millisecond
 SWEEP_CHARS: Final = 1 << 20  # a slice ends after the value that exceeds this
 
@@ -32,7 +35,14 @@ Part: TypeAlias = tuple[int, str, int]  # number, text, checksum
 _PARTS: Final = msgspec.json.Decoder(list[tuple[str, int, str, int]])
 _HEADS: Final = msgspec.json.Decoder(list[tuple[str, int, int]])
 _MARKS: Final = msgspec.json.Decoder(list[Mark])
+_KEYS: Final = msgspec.json.Decoder(list[str])
 _LISTED: Final = msgspec.json.Decoder(list[tuple[str, int]])
+
+
+_STORED_ONE: Final = (
+    "SELECT (SELECT json_group_array(json_array(key, parts, total)) FROM head WHERE key = ?1), "
+    "(SELECT json_group_array(json_array(key, number, text, sum)) FROM part WHERE key = ?1), '[]'"
+)
 
 
 class Unreadable(Exception):
@@ -64,44 +74,67 @@ class Reader:
             return ""
         return f"expected {account[0]} parts in all, found {found[0]}"
 
-    def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
-        """Return the value of each key: None if it has none, Damaged if the value is damaged."""
-        values: dict[str, str | Damaged | None] = {}
+    def lookup(
+        self, keys: Sequence[str], chars_max: int | None = None, at_least: int = 1
+    ) -> list[str | Damaged | None]:
+        """See `Store`. Each statement reads more keys than the one before it."""
         unique = list(dict.fromkeys(keys))  # a key may occur twice
-        for start in range(0, len(unique), page_size(READ_KEYS_MAX)):
-            self._read(unique[start : start + page_size(READ_KEYS_MAX)], values)
-        return [values[key] for key in keys]
+        needed = len(dict.fromkeys(keys[:at_least]))
+        read = first_values(self._read_on(unique), chars_max, needed)
+        values = dict(zip(unique, read, strict=False))
+        return [values[key] for key in takewhile(values.__contains__, keys)]
 
-    def _read(self, keys: Sequence[str], values: dict[str, str | Damaged | None]) -> None:
-        """Read `keys` at once; if a page is damaged, read them one by one."""
+    def _read_on(self, keys: Sequence[str]) -> Iterator[str | Damaged | None]:
+        """Yield the value of each key, long ones as they are wanted."""
+        start, count = 0, READ_KEYS_MIN
+        while start < len(keys):
+            some = keys[start : start + min(count, page_size(READ_KEYS_MAX))]
+            values = self._read(some)
+            for key in some:
+                yield values[key] if key in values else self._read([key])[key]
+            start += len(some)
+            count *= 2
+
+    def _read(self, keys: Sequence[str]) -> dict[str, str | Damaged | None]:
+        """Return the values of `keys`, without those that are better read alone.
+
+        These are long ones, and all of them if a page is damaged.
+        """
         try:
-            heads, parts = self._stored(keys)
+            heads, parts, long = self._stored(keys)
         except Unreadable as error:
             if len(keys) > 1:
-                for key in keys:
-                    self._read([key], values)
-            else:
-                values[keys[0]] = Damaged(f"{keys[0]}: unreadable: {error}", keys[0])
-            return
-        for key in keys:
-            values[key] = self._value(key, heads.get(key), parts.get(key, []))
+                return {}
+            return {keys[0]: Damaged(f"{keys[0]}: unreadable: {error}", keys[0])}
+        return {
+            key: self._value(key, heads.get(key), parts.get(key, []))
+            for key in keys
+            if key not in long
+        }
 
-    def _stored(self, keys: Sequence[str]) -> tuple[dict[str, Head], dict[str, list[Part]]]:
-        """Return the stored heads and parts of `keys`; one row of JSON for all of them."""
+    def _stored(
+        self, keys: Sequence[str]
+    ) -> tuple[dict[str, Head], dict[str, list[Part]], set[str]]:
+        """Return the stored heads and parts of `keys`; one row of JSON for all of them.
+
+        Of several keys, long values have no parts here, and their keys are the third result.
+        """
         marks = rows_prepared(len(keys))
-        ((heads, parts),) = self._select(_stored_query(marks), filled(keys, marks))
+        query = _stored_query(marks) if len(keys) > 1 else _STORED_ONE
+        ((heads, parts, long),) = self._select(query, filled(keys, marks if len(keys) > 1 else 1))
         try:
             by_key: dict[str, list[Part]] = {}
             for key, number, text, found in _PARTS.decode(parts):
                 by_key.setdefault(key, []).append((number, text, found))
-            return {key: (count, total) for key, count, total in _HEADS.decode(heads)}, by_key
+            by_head = {key: (count, total) for key, count, total in _HEADS.decode(heads)}
+            return by_head, by_key, set(_KEYS.decode(long))
         except msgspec.MsgspecError as error:
             raise Unreadable(str(error)) from error
 
     def only_head_is_missing(self, key: str) -> bool:
         """Return whether all parts of a damaged value are valid and only its head is missing."""
         try:
-            heads, parts = self._stored([key])
+            heads, parts, _ = self._stored([key])
         except Unreadable:
             return False
         found = parts.get(key, [])
@@ -236,9 +269,12 @@ class Reader:
 def _stored_query(marks: int) -> str:
     some = ", ".join(f"?{n}" for n in range(1, marks + 1))
     return (
+        f"WITH long AS (SELECT key FROM part WHERE key IN ({some}) GROUP BY key "
+        f"HAVING sum(length(text)) > {LONG_CHARS}) "
         "SELECT (SELECT json_group_array(json_array(key, parts, total)) FROM head "
         f"WHERE key IN ({some})), (SELECT json_group_array(json_array(key, number, text, sum)) "
-        f"FROM part WHERE key IN ({some}))"
+        f"FROM part WHERE key IN ({some}) AND key NOT IN (SELECT key FROM long)), "
+        "(SELECT json_group_array(key) FROM long)"
     )
 
 

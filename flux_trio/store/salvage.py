@@ -40,13 +40,15 @@ class Salvage(Reader):
         self._scanned()
         return not self._lost_parts
 
-    def _stored(self, keys: Sequence[str]) -> tuple[dict[str, Head], dict[str, list[Part]]]:
+    def _stored(
+        self, keys: Sequence[str]
+    ) -> tuple[dict[str, Head], dict[str, list[Part]], set[str]]:
         try:
             return super()._stored(keys)
         except Unreadable:
             if len(keys) > 1:
                 raise
-            return self._head_alone(keys[0]), {keys[0]: self._parts_alone(keys[0])}
+            return self._head_alone(keys[0]), {keys[0]: self._parts_alone(keys[0])}, set()
 
     def _head_alone(self, key: str) -> dict[str, Head]:
         with suppress(Unreadable):

@@ -272,8 +272,10 @@ class SqliteStore:
 
     # Reading
 
-    def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
-        return self._view.lookup(keys)
+    def lookup(
+        self, keys: Sequence[str], chars_max: int | None = None, at_least: int = 1
+    ) -> list[str | Damaged | None]:
+        return self._view.lookup(keys, chars_max, at_least)
 
     def dir(self, prefix: str) -> list[str]:
         return self._view.dir(prefix)

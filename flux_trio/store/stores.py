@@ -12,7 +12,17 @@ from typing import ClassVar, Protocol
 
 from sortedcontainers import SortedList
 
-from flux_trio.cores.kvs.ops import Append, Damaged, Op, Page, PageRead, Swept, Unlink, span
+from flux_trio.cores.kvs.ops import (
+    Append,
+    Damaged,
+    Op,
+    Page,
+    PageRead,
+    Swept,
+    Unlink,
+    first_values,
+    span,
+)
 from flux_trio.messages import Errno, FluxError, Level
 
 
@@ -38,8 +48,14 @@ class Store(Protocol):
     def commit(self, ops: Iterable[Op]) -> None:
         """Apply `ops` in order, all or none; they are durable on return."""
 
-    def lookup(self, keys: Sequence[str]) -> Sequence[str | Damaged | None]:
-        """Return the value of each key: None without a value, Damaged for a damaged value."""
+    def lookup(
+        self, keys: Sequence[str], chars_max: int | None = None, at_least: int = 1
+    ) -> Sequence[str | Damaged | None]:
+        """Return the value of each key: None without a value, Damaged for a damaged value.
+
+        The values end with the one that goes beyond `chars_max`, and later ones are not read; the
+        first `at_least` are returned in any case.
+        """
 
     def dir(self, prefix: str) -> list[str]:
         """Return every key below `prefix` ("" for all), sorted, without `prefix` itself."""
@@ -110,8 +126,10 @@ class MemoryStore:
         self._values = dict(values)
         self._keys: SortedList[str] = SortedList(values)
 
-    def lookup(self, keys: Sequence[str]) -> list[str | None]:
-        return [self._values.get(key) for key in keys]
+    def lookup(
+        self, keys: Sequence[str], chars_max: int | None = None, at_least: int = 1
+    ) -> list[str | None]:
+        return list(first_values(map(self._values.get, keys), chars_max, at_least))
 
     def dir(self, prefix: str) -> list[str]:
         return list(self._keys.irange(*span(prefix), inclusive=(False, False)))

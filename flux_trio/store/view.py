@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from flux_trio.cores.kvs.ops import Damaged, Page, PageRead, span
+from flux_trio.cores.kvs.ops import Damaged, Page, PageRead, first_values, span
 from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
 
@@ -16,17 +16,30 @@ class View:
         self._reader = reader
         self._pending = pending
 
-    def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
-        pending = self._pending
-        if not pending:
-            return self._reader.lookup(keys)
-        hidden = [pending.hides(key) for key in keys]
+    def lookup(
+        self, keys: Sequence[str], chars_max: int | None = None, at_least: int = 1
+    ) -> list[str | Damaged | None]:
+        """See `Store`."""
+        if not self._pending:
+            return self._reader.lookup(keys, chars_max, at_least)
+        hidden = [self._pending.hides(key) for key in keys]
         shown = [key for key, is_hidden in zip(keys, hidden, strict=True) if not is_hidden]
-        values = iter(self._reader.lookup(shown))
-        return [
-            pending.appended_to(key, None if is_hidden else next(values))
-            for key, is_hidden in zip(keys, hidden, strict=True)
-        ]
+        read = self._reader.lookup(shown, chars_max, at_least - sum(hidden[:at_least]))
+        values = self._with_pending(zip(keys, hidden, strict=True), iter(read))
+        return list(first_values(values, chars_max, at_least))
+
+    def _with_pending(
+        self, keys: Iterable[tuple[str, bool]], values: Iterator[str | Damaged | None]
+    ) -> Iterator[str | Damaged | None]:
+        """Yield the value of each key; `values` has those of the keys that are not hidden."""
+        for key, is_hidden in keys:
+            value = None
+            if not is_hidden:
+                try:
+                    value = next(values)
+                except StopIteration:
+                    return  # it was not read, and no later one
+            yield self._pending.appended_to(key, value)
 
     def dir(self, prefix: str) -> list[str]:
         return self.listed(span(prefix))

@@ -10,6 +10,7 @@ import pytest
 from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
 from flux_trio.cores.job_index import active_key, submit_op
 from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.kvs_calls import READ_CHARS_MAX
 from flux_trio.cores.turns import Exit
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Response, topics
@@ -39,6 +40,18 @@ def test_pending_job_gets_flux_restart_and_is_asked_for_again(m: ManagerScript) 
     assert again.names(2)[-3:] == ["priority", "flux-restart", "priority"]
     assert again.attach_sched()[0] == "job-manager.sched-ready -> {'count': 1}"
     assert again.last("sched.alloc").payload["id"] == 2
+
+
+def test_environments_of_jobs_are_read_in_slices_and_not_kept(m: ManagerScript) -> None:
+    for jobid in range(1, 9):
+        m.submit(jobid, environment={"X": "x" * (READ_CHARS_MAX // 3)})
+    again = m.restarted()
+    lookups = [each for each in again.kvs_asked if each.topic == topics.KVS_LOOKUP_ALL]
+    assert [len(each.payload["keys"]) for each in lookups[-3:]] == [24, 16, 7]
+    assert all(each.payload["chars_max"] == READ_CHARS_MAX for each in lookups[-3:])
+    assert {again.state(jobid) for jobid in range(1, 9)} == {JobState.SCHED}
+    kept = again.core._parts.ledger.jobs.values()
+    assert [each.kept_jobspec.nbytes < 1000 for each in kept] == [True] * 8
 
 
 def test_jobs_that_wait_or_run_get_no_flux_restart() -> None:

@@ -103,12 +103,37 @@ def test_lookup_of_an_absent_key_is_enoent() -> None:
 def test_lookup_of_many_keys_has_null_for_an_absent_one() -> None:
     core = KvsCore()
     ask = [asked("kvs.lookup-all", {"keys": ["a", "b"]}), lookup("c"), watch("d")]
-    assert turn(core, *ask) == [Fetch(["a", "b", "c", "d"], [])]
+    assert turn(core, *ask) == [Fetch(["a", "b", "c", "d"], [], at_least=2)]
     assert answers(turn(core, Fetched(["1", None, "3", "4"], []))) == [
         (1, 0, {"values": ["1", None]}),
         (2, 0, {"value": "3"}),
         (3, 0, {"value": "4"}),
     ]
+
+
+def test_reads_beyond_what_a_round_reads_are_made_in_the_next_rounds_in_order() -> None:
+    core = KvsCore()
+    bounded = asked("kvs.lookup-all", {"keys": ["a", "b"], "chars_max": 1_000_000})
+    whole = asked("kvs.lookup-all", {"keys": ["c", "d"]}, tag=5)
+    ask = [bounded, whole, lookup("e"), watch("f"), commit(["put", "e", "2"])]
+    assert turn(core, *ask) == [Fetch(["a", "b", "c", "d", "e", "f"], [])]
+    first, *rest = turn(core, Fetched(["1"], []))
+    assert answers([first]) == [(1, 0, {"values": ["1"]})], "its reader asks for the rest"
+    assert rest == [Fetch(["c", "d", "e", "f"], [], at_least=2)], "the commit is not seen"
+    first, *rest = turn(core, Fetched(["3", "4"], []))
+    assert answers([first]) == [(5, 0, {"values": ["3", "4"]})]
+    assert rest == [Fetch(["e", "f"], [])]
+    first, *rest = turn(core, Fetched(["1"], []))
+    assert answers([first]) == [(2, 0, {"value": "1"})]
+    assert rest == [Fetch(["f"], [])]
+    assert turn(core, Fetched([None], [])) == [StoreOps([Put("e", "2")])]
+
+
+def test_read_of_a_peer_that_has_left_is_not_made_in_a_later_round() -> None:
+    core = KvsCore()
+    turn(core, lookup("a", by="ann"), lookup("b", by="bob"))
+    turn(core, asked("kvs.disconnect", by="bob"))
+    assert answers(turn(core, Fetched(["1"], []))) == [(2, 0, {"value": "1"})]
 
 
 def test_dir_lists_keys() -> None:

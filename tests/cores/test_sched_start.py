@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from flux_trio.cores.kvs_calls import READ_CHARS_MAX
 from flux_trio.cores.turns import Exit, Log, Note
 from flux_trio.formats import job_key
 from flux_trio.messages import Errno, Request, Response, topics
@@ -64,7 +65,9 @@ class TestStart:
         told, end = script.hello_answers(hello, {"j7": machine(1, 1)})
         assert script.turn(told) == []
         assert script.turn(end) == []
-        assert [request.payload for request in script.unanswered] == [{"keys": [job_key(7, "R")]}]
+        assert [request.payload for request in script.unanswered] == [
+            {"keys": [job_key(7, "R")], "chars_max": READ_CHARS_MAX}
+        ]
         ready = only(script.turn(*script.take_kvs_answers()))
         assert ready.topic == "job-manager.sched-ready"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.kvs_calls import change_in, commit_ops, count_in, page_in, value_in, values_in
-from flux_trio.cores.stored_jobs import active_in, fold_eventlog, read_r, values_by_job
+from flux_trio.cores.stored_jobs import JobsWanted, active_in, fold_eventlog, read_r
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, FluxError, Response
 from flux_trio.protocols import Job, JobState
@@ -54,8 +54,26 @@ def test_page_of_active_jobs_says_where_the_next_begins() -> None:
 
 
 def test_values_come_by_job() -> None:
-    pairs = values_by_job((1, 2), ["a", None, "b", "c"], 2)
-    assert list(pairs) == [(1, ("a", None)), (2, ("b", "c"))]
+    wanted = JobsWanted((1, 2), ("eventlog", "R"))
+    jobs, rest = wanted.take(["a", None, "b", "c"])
+    assert (jobs, rest) == ([(1, ["a", None]), (2, ["b", "c"])], None)
+
+
+def test_values_that_come_in_slices_are_those_of_the_jobs_they_belong_to() -> None:
+    wanted: JobsWanted | None = JobsWanted((1, 2), ("eventlog", "jobspec", "R"))
+    read = []
+    stored = {key: key[-1] for key in JobsWanted.ask(wanted)[1]["keys"]}
+    while wanted is not None:
+        keys = wanted.ask()[1]["keys"]
+        jobs, wanted = wanted.take([stored[key] for key in keys[:2]])
+        read += jobs
+    assert read == [(1, ["g", "c", "R"]), (2, ["g", "c", "R"])]
+
+
+@pytest.mark.parametrize("values", [[], ["a", "b", "c"]])
+def test_answer_that_brings_nothing_or_too_much_is_an_error(values: list[str | None]) -> None:
+    with pytest.raises(FluxError, match=f"expected 1 to 2 values, got {len(values)}"):
+        JobsWanted((1,), ("eventlog", "R")).take(values)
 
 
 def test_stored_eventlog_becomes_a_job() -> None:

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,41 @@ def opening_error(path: Path) -> StoreError:
         SqliteStore(path)
     assert str(path) in caught.value.text
     return caught.value
+
+
+def test_lookup_ends_with_the_value_that_goes_beyond_its_bound(store: Store) -> None:
+    keys = [f"k{n:02}" for n in range(40)]
+    store.commit([Put(key, "x" * (20_000 if n % 7 == 3 else 100)) for n, key in enumerate(keys)])
+    while store.settle():
+        pass
+    whole = store.lookup(keys)
+    store.commit([Append("k01", "y"), Unlink("k02"), Put("k12", "z" * 9)])
+    whole[1:3], whole[12] = ["x" * 100 + "y", None], "z" * 9
+    assert store.lookup(keys) == whole
+    assert store.lookup(keys, 20_000) == whole[:4]
+    assert store.lookup(keys, 40_000) == whole[:11]
+    assert store.lookup(keys, 1, at_least=30) == whole[:30]
+    assert store.lookup(["k00", "k00", "k01"], 150) == [whole[0], whole[0]]
+    assert store.lookup(["k02", "k03"], 1) == [None, whole[3]]
+
+
+def test_lookup_of_long_values_holds_no_more_of_them_than_its_bound(tmp_path: Path) -> None:
+    """One statement may look at 256 keys: values of users are up to a megabyte."""
+    store = SqliteStore(tmp_path / "kvs.sqlite")
+    keys = [f"k{n:02}" for n in range(64)]
+    for n, key in enumerate(keys):
+        store.commit([Put(key, "x" * (10 if n < 30 else 500_000))])
+        while store.settle():
+            pass
+    tracemalloc.start()
+    try:
+        values = store.lookup(keys, 1_000_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        store.close()
+    assert [len(text) for text in values if isinstance(text, str)] == [10] * 30 + [500_000] * 2
+    assert most < 4_000_000
 
 
 def test_value_is_what_was_put_and_then_appended(store: Store) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import Fetched, Stored, StoreOps
+from flux_trio.cores.kvs.ops import Fetched, Stored
 from flux_trio.messages import ROLE_OWNER, Request, Response
+from flux_trio.store.executing import execute
 from flux_trio.store.stores import MemoryStore
 from tests.support.asking import OWNER_USERID, asked
 
@@ -53,12 +54,4 @@ class InstantKvs:
         return told
 
     def _do(self, action: Any) -> Stored | Fetched:
-        if isinstance(action, StoreOps):
-            self._store.commit(action.ops)
-            return Stored()
-        return Fetched(
-            self._store.lookup(action.keys),
-            [self._store.dir(prefix) for prefix in action.prefixes],
-            pages=[self._store.page(page) for page in action.pages],
-            counts=[self._store.count(prefix) for prefix in action.counted],
-        )
+        return execute(self._store, action)

@@ -14,11 +14,11 @@ from flux_trio.cores.exec.calls import EndRead, ExecOutbox, StoredKey
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.vocabulary import ToShell
-from flux_trio.cores.kvs_calls import values_in
+from flux_trio.cores.kvs_calls import look_up_all, values_in
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import fold_eventlog, look_up_jobs
+from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, format_fluid
+from flux_trio.formats import FormatError, format_fluid, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Level, Response
 from flux_trio.protocols import Job as StoredJob
@@ -127,8 +127,8 @@ class Ends(Part):
                 self._look_up_end(jobid)
 
     def _look_up_end(self, jobid: int) -> None:
-        names = [StoredKey.EXEC_LOG.value, StoredKey.EVENTLOG.value]
-        self._outbox.ask(*look_up_jobs([jobid], names), EndRead(jobid))
+        names = (StoredKey.EXEC_LOG.value, StoredKey.EVENTLOG.value)
+        self._outbox.ask(*look_up_all([job_key(jobid, name) for name in names]), EndRead(jobid))
 
     def end_read(self, jobid: int, response: Response) -> None:
         """Acknowledge the job if its output, its status and its final release are stored.

@@ -9,6 +9,7 @@ import msgspec
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import JobsWanted
 from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.editions import job_list
@@ -35,7 +36,7 @@ class ActiveLogs(msgspec.Struct, frozen=True):
     """Answers the read of eventlogs of active jobs; the next page begins at `after`, if any."""
 
     scan: int
-    jobids: tuple[JobId, ...]
+    jobs: JobsWanted
     after: KvsKey | None
 
 

@@ -24,7 +24,7 @@ from flux_trio.cores.job_list.records import Records, folded
 from flux_trio.cores.kvs_calls import cannot_read, look_up, page_in, read_page, value_in, values_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import ActivePage, active_in, look_up_jobs, read_active
+from flux_trio.cores.stored_jobs import ActivePage, JobsWanted, active_in, read_active
 from flux_trio.cores.turns import Log
 from flux_trio.formats import EVENTLOG, job_key
 from flux_trio.formats.meanings import JobId
@@ -91,7 +91,7 @@ class Scan(Part):
         if error.errnum == Errno.EBADMSG and isinstance(step, StrayLog):
             self._leave_out(error)
         elif error.errnum == Errno.EBADMSG and isinstance(step, ActiveLogs):
-            for jobid in step.jobids:
+            for jobid in step.jobs.jobids:
                 self._found.add(jobid)
                 self.look_at(jobid)
             self._next_page(step.after)
@@ -107,14 +107,20 @@ class Scan(Part):
         if not page.jobids:
             self._end_active()
             return
-        read = ActiveLogs(self._number, page.jobids, page.after)
-        self._exchange.ask(*look_up_jobs(page.jobids, [EVENTLOG]), read)
+        self._ask_logs(JobsWanted(page.jobids, (EVENTLOG,)), page.after)
+
+    def _ask_logs(self, wanted: JobsWanted, after: str | None) -> None:
+        self._exchange.ask(*wanted.ask(), ActiveLogs(self._number, wanted, after))
 
     def _add_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
-        for jobid, text in zip(read.jobids, values, strict=True):
+        jobs, rest = read.jobs.take(values)
+        for jobid, (text,) in jobs:
             if text is not None:  # else the job was refused meanwhile
                 self._fold(jobid, text)
-        self._next_page(read.after)
+        if rest is None:
+            self._next_page(read.after)
+        else:
+            self._ask_logs(rest, read.after)
 
     def _next_page(self, after: str | None) -> None:
         if after is None:

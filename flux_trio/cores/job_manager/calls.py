@@ -13,6 +13,7 @@ import msgspec
 
 from flux_trio.cores.job_manager.waiting import BypassStored, Proposal
 from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.stored_jobs import JobsWanted
 from flux_trio.cores.turns import CommonAction, CommonInput, NoteAll
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
@@ -168,12 +169,12 @@ class ActiveRead(msgspec.Struct, frozen=True):
 
 
 class JobsRead(msgspec.Struct, frozen=True):
-    """Answers the lookup of the values of the jobs on a page; the next page begins at `after`.
+    """Answers a lookup of the values of the jobs on a page; the next page begins at `after`.
 
     `after` is None for the last page.
     """
 
-    jobids: tuple[JobId, ...]
+    jobs: JobsWanted
     after: KvsKey | None
 
 

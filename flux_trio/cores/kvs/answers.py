@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import islice
 
 from flux_trio.cores.kvs.damage import Damages
-from flux_trio.cores.kvs.held_requests import PageAsked, Read, Round
-from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, KvsOutbox, Page, PageRead
+from flux_trio.cores.kvs.held_requests import PageAsked, Read, Reading, Round
+from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, KvsOutbox, Page, PageRead, first_values
 from flux_trio.cores.kvs.watches import Watch, Watches
+from flux_trio.cores.kvs_calls import read_chars
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import kvs
@@ -25,28 +26,41 @@ class Answers(Part):
     def fetch(self, work: Round) -> None:
         keys = [key for read in work.lookups for key in read.names]
         keys += [watch.key for watch in work.watches]
+        first = work.lookups[0] if work.lookups else None
         self._outbox.send(
             Fetch(
                 keys,
                 [read.names[0] for read in work.listings],
                 [read.page for read in work.pages],
                 [read.names[0] for read in work.counts],
+                read_chars(),
+                at_least=1 if first is None or first.chars_max else len(first.names),
             )
         )
 
-    def fetched(self, work: Round, done: Fetched) -> None:
-        """Answer the reads of `work`, except those that a later round is to answer."""
+    def fetched(self, work: Round, done: Fetched) -> list[Reading]:
+        """Answer the reads of `work`, except those that a later round is to answer.
+
+        Returns those whose values the store has not read, since others have filled the round.
+        """
         if done.errnum:
             self._failed(work, done)
-            return
+            return []
+        unread: list[Reading] = []
         looked_up = iter(done.values)
         for read in work.lookups:
             values = list(islice(looked_up, len(read.names)))
-            self._send(work, read, self._looked_up(read, values))
+            if len(values) == len(read.names) or (values and read.chars_max):
+                self._send(work, read, self._looked_up(read, values))
+            else:
+                unread.append(read)
         for watch in work.watches:
-            value = next(looked_up)
-            if work.answers(watch):
-                self._watches.send_missing(watch, value)
+            for value in islice(looked_up, 1):
+                if work.answers(watch):
+                    self._watches.send_missing(watch, value)
+                break
+            else:
+                unread.append(watch)
         for read, keys in zip(work.listings, done.listings, strict=True):
             self._send(work, read, respond(read.request, kvs.KEYS.write(kvs.Keys(keys))))
         for asked, page in zip(work.pages, done.pages, strict=True):
@@ -54,6 +68,7 @@ class Answers(Part):
             self._send(work, asked, respond(asked.request, answer))
         for read, count in zip(work.counts, done.counts, strict=True):
             self._send(work, read, respond(read.request, kvs.COUNT.write(kvs.Count(count))))
+        return [read for read in unread if work.answers(read)]
 
     def _send(self, work: Round, read: Read | PageAsked, response: Response | None) -> None:
         if work.answers(read):
@@ -61,7 +76,7 @@ class Answers(Part):
 
     def _looked_up(self, read: Read, values: list[str | Damaged | None]) -> Response | None:
         """Return the answer to a lookup of one key, or of several."""
-        values = _first(values, read.chars_max)
+        values = list(first_values(values, read.chars_max or None))
         whole: list[str | None] = []
         for value in values:
             if value is not None and not isinstance(value, str):
@@ -96,15 +111,3 @@ class Answers(Part):
                 self._watches.end(read, done.errnum, done.text)
             else:
                 self._outbox.send(respond_error(read.request, done.errnum, done.text))
-
-
-def _first(values: list[str | Damaged | None], chars_max: int) -> list[str | Damaged | None]:
-    """Return `values` up to the one that goes beyond `chars_max`; all of them for 0."""
-    if not chars_max:
-        return values
-    chars = 0
-    for n, value in enumerate(values, start=1):
-        chars += len(value) if isinstance(value, str) else 0
-        if chars > chars_max:
-            return values[:n]
-    return values

@@ -264,7 +264,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                 self._stored(answer)
             case Fetched():
                 work, self._round = self._expect_round(), None
-                self._answers.fetched(work, answer)
+                self._queue.extendleft(reversed(self._answers.fetched(work, answer)))
             case BackedUp():
                 self._backups.made(answer)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final, Literal, Never, TypeAlias, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, Never, TypeAlias, TypeVar, final
 
 import msgspec
 
+from flux_trio.cores.kvs_calls import READ_CHARS_MAX
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.editions import kvs
@@ -18,6 +19,8 @@ from flux_trio.messages import Errno, FluxError
 KEY_CHARS_MAX: Final = 1024
 VALUE_BYTES_MAX: Final = 1 << 24  # of one put or append, as UTF-8
 KEY_CHAR_LAST: Final = "\U0010ffff"  # above every character of a key
+
+ValueT = TypeVar("ValueT")
 
 _NAME = r"[^.\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]+"
 _KEY = re.compile(rf"{_NAME}(?:\.{_NAME})*")
@@ -110,17 +113,20 @@ class PageRead(msgspec.Struct, frozen=True):
 class Fetch(msgspec.Struct, frozen=True):
     """Action: read the values of `keys`, list or count the keys below prefixes, read `pages`.
 
-    The answer is `Fetched`.
+    The values end with the one that goes beyond `chars_max`; the first `at_least` keys are read in
+    any case. The answer is `Fetched`.
     """
 
     keys: list[str]
     prefixes: list[str]
     pages: list[Page] = []
     counted: list[str] = []  # prefixes, whose keys are only counted
+    chars_max: int = READ_CHARS_MAX  # of all values together
+    at_least: int = 1
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Input: a value for each of `keys`, None if absent; sorted keys for each of `prefixes`."""
+    """Input: values of `keys` from the first on, None if absent; sorted keys for each prefix."""
 
     values: Sequence[str | Damaged | None]
     listings: list[list[str]]
@@ -156,6 +162,21 @@ KvsInput: TypeAlias = CommonInput[KvsTimer] | StoreInput
 KvsAction: TypeAlias = CommonAction[KvsTimer] | StoreAction
 KvsOutbox: TypeAlias = Outbox[Never, KvsAction, KvsTimer]
 """The kvs sends no request that is answered, so it has no calls."""
+
+
+def first_values(
+    values: Iterable[ValueT], chars_max: int | None, at_least: int = 1
+) -> Iterator[ValueT]:
+    """Yield `values` up to the one with which they go beyond `chars_max` characters.
+
+    The first `at_least` are yielded in any case; None is no limit. No later value is made.
+    """
+    chars = 0
+    for number, value in enumerate(values, start=1):
+        yield value
+        chars += len(value) if isinstance(value, str) else 0
+        if chars_max is not None and chars > chars_max and number >= at_least:
+            return
 
 
 def span(prefix: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.stored_jobs import JobsWanted
 from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log
 from flux_trio.editions import Edition, job_requests
 from flux_trio.formats.meanings import JobId, Number
@@ -35,10 +36,10 @@ class HelloSaid(msgspec.Struct, frozen=True):
 
 
 class HoldersRead(msgspec.Struct, frozen=True):
-    """Answers the lookup of R of `jobids`, which came in answers to the hello with this number."""
+    """Answers a lookup of R of `jobs`, which came in answers to the hello with this number."""
 
     hello: HelloNumber
-    jobids: tuple[JobId, ...]
+    jobs: JobsWanted
 
 
 class ReadyHeard(msgspec.Struct, frozen=True):

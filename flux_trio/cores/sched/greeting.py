@@ -15,7 +15,7 @@ from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, values_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.sched.context import Context, HelloNumber, HelloSaid, HoldersRead, ReadyHeard
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import look_up_jobs
+from flux_trio.cores.stored_jobs import JobsWanted
 from flux_trio.cores.turns import Note
 from flux_trio.editions import rfc27
 from flux_trio.formats import FormatError, Idset, ResourceSet, parse_r
@@ -139,23 +139,30 @@ class Greeter(Part):
 
     def _read_holders(self) -> None:
         """Look up R of the jobs that came in answers to hello since the last lookup."""
-        jobids, self._hello.unread = tuple(self._hello.unread), []
+        wanted = JobsWanted(tuple(self._hello.unread), ("R",))
+        self._hello.unread = []
         self._hello.reads += 1
-        call = HoldersRead(self._hello.number, jobids)
-        self._context.ask(*look_up_jobs(jobids, ["R"]), call)
+        self._ask_holders(wanted)
+
+    def _ask_holders(self, wanted: JobsWanted) -> None:
+        self._context.ask(*wanted.ask(), HoldersRead(self._hello.number, wanted))
 
     def holders_read(self, call: HoldersRead, response: Response) -> None:
         """Mark the resources of these jobs as allocated."""
         if not self.is_current(call.hello):
             return
-        self._hello.reads -= 1
         try:
-            for jobid, text in zip(call.jobids, values_in(response), strict=True):
+            jobs, rest = call.jobs.take(values_in(response))
+            for jobid, (text,) in jobs:
                 self._mark(jobid, text)
         except (FluxError, ValueError) as error:
             self._context.give_up(f"{response.topic}: {error}")
-        else:
-            self._ready_if_complete()
+            return
+        if rest is not None:
+            self._ask_holders(rest)
+            return
+        self._hello.reads -= 1
+        self._ready_if_complete()
 
     def _mark(self, jobid: int, text: str | None) -> None:
         """Mark the resources in R, as `text`, as allocated to the job."""

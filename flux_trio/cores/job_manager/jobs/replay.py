@@ -36,14 +36,13 @@ from flux_trio.cores.kvs_calls import (
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import (
     ActivePage,
+    JobsWanted,
     active_in,
     fold_eventlog,
     last_job_in,
-    look_up_jobs,
     read_active,
     read_last_jobs,
     read_r,
-    values_by_job,
 )
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.formats import EVENTLOG, FormatError, job_key
@@ -114,14 +113,19 @@ class Replay(Part):
         if not page.jobids:
             self._ledger.ask(*count_below(ENDED), EndedCount())
             return
-        read = JobsRead(page.jobids, page.after)
-        self._ledger.ask(*look_up_jobs(page.jobids, _PARTS), read)
+        self._ask_jobs(JobsRead(JobsWanted(page.jobids, _PARTS), page.after))
+
+    def _ask_jobs(self, read: JobsRead) -> None:
+        self._ledger.ask(*read.jobs.ask(), read)
 
     def _handle_jobs(self, read: JobsRead, values: list[str | None]) -> None:
-        for jobid, (eventlog, jobspec, r) in values_by_job(read.jobids, values, len(_PARTS)):
+        jobs, rest = read.jobs.take(values)
+        for jobid, (eventlog, jobspec, r) in jobs:
             if jobid <= self._ledger.last_stored:  # ingest submits jobs that it has stored since
                 self._fold(jobid, eventlog, jobspec, r)
-        if read.after is None:
+        if rest is not None:
+            self._ask_jobs(JobsRead(rest, read.after))
+        elif read.after is None:
             # counted after the repairs: the commit of this turn comes first
             self._ledger.ask(*count_below(ENDED), EndedCount())
         else:

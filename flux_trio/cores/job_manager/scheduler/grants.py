@@ -15,7 +15,7 @@ when it gets that (27.free.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -27,7 +27,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, cannot_read, values_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import look_up_jobs, read_r
+from flux_trio.cores.stored_jobs import JobsWanted, read_r
 from flux_trio.editions import flux
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 from flux_trio.formats.meanings import JobId
@@ -185,9 +185,10 @@ class Grants(Part):
         asked, self.asked = self.asked, []
         numbers = [(jobid, self.open[jobid].number) for jobid in asked if jobid in self.open]
         for start in range(0, len(numbers), page_size(LOOKUP_JOBS_MAX)):
-            some = numbers[start : start + page_size(LOOKUP_JOBS_MAX)]
-            lookup = look_up_jobs([jobid for jobid, _ in some], ["R"])
-            self._ledger.ask(*lookup, GrantsRead(tuple(some)))
+            self._look_up(tuple(numbers[start : start + page_size(LOOKUP_JOBS_MAX)]))
+
+    def _look_up(self, grants: tuple[tuple[int, int], ...]) -> None:
+        self._ledger.ask(*_r_of(grants).ask(), GrantsRead(grants))
 
     def give_back(self, jobid: int) -> None:
         """Forget the resources of a job, or its grant that is being checked."""
@@ -217,12 +218,14 @@ class Grants(Part):
     def read(self, call: GrantsRead, response: Response) -> None:
         """Take R of some grants."""
         try:
-            values = values_in(response)
+            jobs, _ = _r_of(call.grants).take(values_in(response))
         except FluxError as error:
             failure = cannot_read("R of jobs that were granted resources", error)
             self._ledger.outbox.send(failure)
             return
-        for (jobid, number), text in zip(call.grants, values, strict=True):
+        if rest := call.grants[len(jobs) :]:
+            self._look_up(rest)
+        for (jobid, number), (_, (text,)) in zip(call.grants, jobs, strict=False):
             if self._is_open(jobid, number):
                 self._read(jobid, text)
 
@@ -282,6 +285,10 @@ class Grants(Part):
             if self._hosts[rank] != host:
                 return f"host {self._hosts[rank]} at rank {rank}, got {host}"
         return ""
+
+
+def _r_of(grants: Sequence[tuple[int, int]]) -> JobsWanted:
+    return JobsWanted(tuple(jobid for jobid, _ in grants), ("R",))
 
 
 def _named(resources: ResourceSet) -> str:
