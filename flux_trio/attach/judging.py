@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from flux_trio.judge import Clause, Expected, Judgement, Monitor, Verdict, Violation, load_clauses
-from flux_trio.judge.judgement import applicable
+from flux_trio.judge.judgement import applicable, reasons
 from flux_trio.judge.known import Departure
 from flux_trio.judge.rules import CURRENT_RULES, ROUTED_RULES
 from flux_trio.judge.views.holding import GRANTS, IN_USE
@@ -42,7 +42,6 @@ DUE_S: Final = 1.0
 """What is due is not worth a word before."""
 
 
-_START: Final = f".{topics.START_METHOD}"
 _RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
 """flux-core sends the whole configuration with it."""
 
@@ -144,7 +143,7 @@ class LiveJudge:
             self.nrecords,
             verdicts,
             tuple(self._violations),
-            self._left_out,
+            self._left_out | reasons(self._rules, self._monitor, verdicts, self.clauses),
             known=tuple(_expected(each) for each in self._known),
             debts=due,
             t_end=self.t,
@@ -161,7 +160,8 @@ class LiveJudge:
         self._ntold = 0
         self._trace = LiveModuleTrace(self.began)
         self._monitor = Monitor(self._rules, self.clauses, is_routed=True, begins=False)
-        self._assume(manager=topics.JOB_MANAGER, scheduler=self._scheduler, is_ready=True)
+        met = frozenset({"scheduler"} if self._scheduler else ())
+        self._assume(manager=topics.JOB_MANAGER, scheduler=self._scheduler, is_ready=True, met=met)
         config = Record(self.began, self.t, Kind.CONFIG.value, "broker", data=self._config)
         for _ in self._observe(config):
             pass  # nothing has happened yet
@@ -198,16 +198,12 @@ class LiveJudge:
         self._monitor.facts = replace(self._monitor.facts, **roles)
 
     def _note_request(self, record: Record) -> None:
-        """The first start says which execution service there is, a reload the configuration."""
+        """A reload says which configuration there is."""
         message = record.message
         if record.kind != Kind.SEND or not isinstance(message, Request):
             return
         if message.topic == _RELOAD and isinstance(message.payload, dict):
             self._config = message.payload
-        is_first = not self._monitor.facts.exec_service and record.party == topics.JOB_MANAGER
-        if is_first and message.topic.endswith(_START):
-            service = message.topic.removesuffix(_START)
-            self._assume(exec_peer=record.peer, exec_service=service)
 
     def _is_known(self, violation: Violation) -> bool:
         for each in self._known:

@@ -23,6 +23,8 @@ _LATE: Final = {
     True: "the trace begins while the instance runs",
     False: "the trace begins while the instance runs, and the module was not loaded since",
 }
+UNDECIDED: Final = "what the trace shows of it does not decide it: "
+"""What a clause has in `left_out`, before what makes it apply, if there were messages to judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,7 @@ def judge_trace(
         debts = [each for each in debts if each.may_wait]
     verdicts = dict.fromkeys(_in_order(rules, clauses), Verdict.NOT_EXERCISED)
     verdicts |= monitor.verdicts()
-    if not source.begins:
-        left_out |= {
-            rule.clause: _LATE[rule.since == INSTANCE]
-            for rule in used
-            if rule.since and verdicts[rule.clause] is Verdict.NOT_EXERCISED
-        }
+    left_out |= reasons(used, monitor, verdicts, clauses)
     return Judgement(
         source.form,
         nrecords,
@@ -136,6 +133,28 @@ def judge_trace(
         t_end=t_end,
         unexplained=tuple(unexplained),
     )
+
+
+def reasons(
+    rules: Iterable[Rule],
+    monitor: Monitor,
+    verdicts: Mapping[str, Verdict],
+    clauses: Mapping[str, Clause],
+) -> dict[str, str]:
+    """Return why clauses with these rules were not exercised, though the trace has what it takes.
+
+    A clause that is in neither this nor `left_out` is one of which the trace has nothing.
+    """
+    found = {
+        id_: UNDECIDED + clauses[id_].trigger
+        for id_ in monitor.met() & clauses.keys()
+        if verdicts[id_] is Verdict.NOT_EXERCISED
+    }
+    for rule in rules:
+        is_late = rule.since and not monitor.facts.has_begun(rule.since)
+        if is_late and verdicts[rule.clause] is Verdict.NOT_EXERCISED:
+            found[rule.clause] = _LATE[rule.since == INSTANCE]
+    return found
 
 
 def applicable(

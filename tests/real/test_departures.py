@@ -24,6 +24,8 @@ SHOWN = {
     "success-twice.sh": [r"[1-9]\d* jobs with a second SUCCESS"],
     "alloc-answered-with-enosys.sh": [r"sched\.alloc \[0\] ENOSYS"],
     "start-answered-with-enosys.sh": [r"job-exec\.start \[0\] ENOSYS"],
+    "finish-twice.sh": [r"[1-9]\d* jobs with a second finish"],
+    "eventlog-is-rewritten.sh": [r"flags 0 32"],
     "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
 }
 """What each script says that it got."""

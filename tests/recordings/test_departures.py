@@ -5,6 +5,7 @@ Each test plants a second violation of the clause in the recording that has the 
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,25 @@ def success_comes_twice(told: Told) -> None:
     told["messages"].insert(at + 1, dict(success))
 
 
+def an_exception_comes_after_the_final_release(told: Told) -> None:
+    """From job-exec, whose second finish is known."""
+    release = messages(told, "job-exec.start", "response", type="release")[0]
+    data = {"severity": 1, "type": "exec", "note": ""}
+    late = release | {"payload": release["payload"] | {"type": "exception", "data": data}}
+    told["messages"].insert(told["messages"].index(release) + 1, late)
+
+
+def the_eventlog_of_a_job_is_rewritten(told: Told) -> None:
+    """By the resource module, whose own eventlog is known to be."""
+    events = '{"timestamp":1.0,"name":"drain"}\n'
+    value = {"ver": 1, "type": "val", "data": base64.b64encode(events.encode()).decode()}
+    ops = [{"key": "job.0000.0000.0000.0001.eventlog", "flags": 0, "dirent": value}]
+    commit = {"from": "resource", "to": "kvs", "type": "request", "topic": topics.KVS_COMMIT}
+    payload = {"namespace": "primary", "flags": 0, "ops": ops}
+    last = told["messages"][-1]["t_rel"]
+    told["messages"] += [commit | {"payload": payload, "t_rel": last}] * 2
+
+
 PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
     "32.start.20": ("01", ranks_are_no_idset),
     "27.expiration.3": ("40", expiration_is_text),
@@ -108,6 +128,8 @@ PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
     "27.impl.10": ("01", alloc_is_refused),
     "32.impl.5": ("01", start_is_refused),
     "27.success.8": ("01", success_comes_twice),
+    "32.start.37": ("01", an_exception_comes_after_the_final_release),
+    "18.format.4": ("01", the_eventlog_of_a_job_is_rewritten),
     "21.events.25": ("39", job_that_ran_is_freed_before_its_epilog_is_over),
 }
 

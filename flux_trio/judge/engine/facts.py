@@ -18,12 +18,22 @@ _RECV: Final[str] = Kind.RECV.value
 _INSTANCE: Final[str] = Kind.INSTANCE.value
 _MODULE: Final[str] = Kind.MODULE.value
 _RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
+_BROKER: Final = "broker"
+_START: Final = f".{topics.START_METHOD}"
 
 HELLOS: Final = {
     "scheduler": (topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO),
     "exec": (topics.EXEC_HELLO,),
 }
 """By role: the topics of the messages by which a peer begins to play the role."""
+
+
+def _role_shown_by(topic: str) -> str:
+    """Return the role that a request's sender or receiver has; "" if it shows none."""
+    if topic in (topics.SCHED_HELLO, topics.SCHED_ALLOC):
+        return "scheduler"
+    is_start = topic.endswith(_START) and service_of(topic) + _START == topic
+    return "exec" if topic == topics.EXEC_HELLO or is_start else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,31 @@ class Facts:
     begins: bool = True  # the trace begins with the instance
     come: frozenset[str] = frozenset()  # else: peers whose first message is in the trace
     begun: frozenset[str] = frozenset()  # else: roles that a peer has taken whose first message is
+    met: frozenset[str] = frozenset()  # else: roles of which the trace has shown who has them
+
+    def shown_by(self, record: Record) -> Facts:
+        """Return the facts with the role that a request shows, in a trace that begins late.
+
+        The job manager sends requests only to who has said hello to it. So the first `sched.alloc`
+        shows the scheduler, and the first start the execution service, if their hellos were before.
+        """
+        message = record.message
+        if record.kind != _SEND or not isinstance(message, Request):
+            return self
+        role = _role_shown_by(message.topic)
+        if not role or role in self.met:
+            return self
+        known = replace(self, met=self.met | {role})
+        if message.topic in topics.FIRST_REQUESTS:
+            return known
+        if record.peer in ("", _BROKER):
+            return self  # nobody is there, and the broker answers
+        if self.manager and record.party != self.manager:
+            return self
+        if role == "exec":
+            service = service_of(message.topic)
+            return replace(known, manager=record.party, exec_peer=record.peer, exec_service=service)
+        return replace(known, manager=record.party, scheduler=record.peer, is_ready=True)
 
     def after(self, record: Record) -> Facts:
         """Return the facts after `record`."""

@@ -97,6 +97,7 @@ class Monitor:
         }
         self._known = Knowledge(is_routed=is_routed)
         self._kept: set[str] = set()
+        self._asked: set[Readers] = set()
         self._last: Record | None = None
         self._t = self._ahead = 0.0
         self._clock = Clock(PROMPT_S)
@@ -116,7 +117,10 @@ class Monitor:
             self._advance_clock(record)
         else:
             self._t = t
+        if not self.facts.begins:
+            self.facts = self.facts.shown_by(record)
         readers = self._readers.of(record, self)
+        self._asked.add(readers)
         if self._left or readers.is_of_parties:
             self._note_debts(record, readers)
         found = self._ask(record, readers)
@@ -219,6 +223,10 @@ class Monitor:
             | kept
             | dict.fromkeys(broken, Verdict.BROKEN)
         )
+
+    def met(self) -> set[str]:
+        """Return the clauses of which there were messages that their rules are about."""
+        return {rule.clause for readers in self._asked for _, rule, _ in readers.rules}
 
     def kept(self) -> Iterable[tuple[View, int]]:
         """Return the views, each with the slot of its states in `MonitorState`."""

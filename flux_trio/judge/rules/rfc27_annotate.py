@@ -19,6 +19,7 @@ from flux_trio.judge.engine.selector import (
     errnum,
     job_id,
     logged,
+    name_of,
     no_key,
     noted,
     payload,
@@ -31,7 +32,7 @@ from flux_trio.judge.engine.view import Place, Seen, View, view
 from flux_trio.judge.views.commits import NULL, encoded
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.jobs import LIFE, context_of
+from flux_trio.judge.views.jobs import LIFE, Life, context_of
 from flux_trio.judge.views.scheduling import (
     ANNOTATE,
     ANNOTATES,
@@ -47,6 +48,9 @@ from flux_trio.trace import Kind, Record
 RULES: Final = Rules()
 
 ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
+MEMO: Final = "memo"
+USER: Final = "user"
+"""The key of what users write (readings: Annotations of the alloc event)."""
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -78,9 +82,11 @@ def _fold_annotations(
     text: tuple[int, str] | None, _part: None, record: Record, seen: Seen
 ) -> tuple[Place, str] | None:
     """By job id: JSON text, which is hashable, and its record."""
-    if record.message is None:
+    if record.message is None and name_of(record) != MEMO:
         return None
     known = current(text, link_of(seen).lost)
+    if record.message is None:  # what a user writes is in the dictionary, too
+        return (record.n, encoded(merged(known, {USER: context_of(record)})))
     if topic_of(record) == topics.SCHED_FREE:  # a grant is given back before its alloc event
         known.pop("sched", None)
         return (record.n, encoded(known)) if known else None
@@ -116,13 +122,13 @@ ANNOTATIONS: Final[View] = view(
     "annotations",
     received("response", topics.SCHED_ALLOC),
     while_live(OWN, sent("request", topics.SCHED_FREE)),
-    logged("alloc", "clean"),
+    logged("alloc", "clean", MEMO),
     key=job_id,
     fold=_fold_annotations,
     reads=(ASKED, LINK),
 )
 """By job id: the annotations of a job after all ANNOTATE and SUCCESS that its job manager has
-received."""
+received, and all memos that it has logged."""
 
 
 PLUGINS: Final = view(
@@ -139,13 +145,17 @@ PLUGINS: Final = view(
 def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     granted, lost = asked_of(seen, jobid).granted, link_of(seen).lost
-    if seen.at(LIFE, jobid) is None or not granted:
+    life: Life | None = seen.at(LIFE, jobid)
+    if life is None or not granted:
         return None
     # lost after the SUCCESS, it has done its part
     expected = pruned(current(seen.at(ANNOTATIONS, jobid), lost if lost < granted else 0))
     got = pruned(context_of(record).get("annotations", {}))
     if isinstance(got, dict) and seen.at(PLUGINS):  # which may add keys, and not in `sched`
         got = {key: each for key, each in got.items() if key == "sched" or key in expected}
+    if not life.t_submit and isinstance(got, dict):  # there may be memos from before the trace
+        got = {key: each for key, each in got.items() if key != USER}
+        expected.pop(USER, None)
     if got == expected:
         return bool(expected)
     text = f"job {jobid}: alloc event: annotations: expected {expected}, got {got!r:.200}"

@@ -172,8 +172,10 @@ def a_success_that_crosses_is_honoured(
 
 @RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY, UPDATES])
 def a_canceled_request_may_come_again(answering: Answering, record: Record, seen: Seen) -> Finding:
-    """A request that was canceled may be sent again, and is answered as any other. It may be denied
-    if the jobspec has changed, and if it asks for more than there is.
+    """A request that was canceled may be sent again, and is answered as any other.
+
+    It may be denied if the jobspec has changed, and if no inventory of the instance can serve it
+    (readings: Unsatisfiable). So only of a job that fits anywhere it is certain why it is denied.
     """
     kind = answering.type
     if not answering.is_of_job or not answering.is_open or not answering.was_canceled:
@@ -182,7 +184,7 @@ def a_canceled_request_may_come_again(answering: Answering, record: Record, seen
         return True if kind in FINAL else None
     known = sched_job(seen, job_id(record))
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    if inventory.lessened > known.canceled or known.cores_min > inventory.ncores:
+    if inventory.lessened > known.canceled or not (known.is_simple and inventory.ncores):
         return None
     if any(each.n > known.was_asked for each in updates_of(seen, job_id(record))):
         return None

@@ -182,11 +182,7 @@ def launched_at_the_job_managers_request(saying: Saying, record: Record, _seen: 
     return _asked_for(saying, record) if saying.kind == "start" else None
 
 
-_ONCE: Final = {
-    "start": ("start", "finish"),
-    "reattached": ("reattached", "finish"),
-    "finish": ("finish",),
-}
+_ONCE: Final = {"start": ("start", "finish"), "reattached": ("reattached", "finish")}
 """Responses that come once, with those that they may not follow."""
 
 
@@ -207,11 +203,17 @@ def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen)
 
 
 @RULES.by(SAYING, "32.start.37", SAID, views=(LINK, STARTS))
-def nothing_after_the_final_release(saying: Saying, record: Record, seen: Seen) -> Finding:
+def the_final_release_is_the_last_response(saying: Saying, record: Record, seen: Seen) -> Finding:
+    """Nothing comes after it, and before it no second finish (readings: Two statuses of one
+    job).
+    """
     if not saying.is_known or saying.is_error:
         return None
     if "final" not in saying.said:
-        return saying.kind == "final"
+        if saying.kind != "finish" or "finish" not in saying.said:
+            return saying.kind == "final"
+        n = _start(record, seen).place("finish")
+        return Broken(f"{_named(record)}: expected only the release after finish", (n,))
     text = f"{_named(record)}: expected nothing after its final release"
     return Broken(text, (_start(record, seen).place("final"),))
 

@@ -24,7 +24,6 @@ from flux_trio.judge.views.execution import (
     STARTS,
     Start,
     data_of,
-    is_open,
     is_senseless,
     link_of,
     start_of,
@@ -68,24 +67,25 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
         name = name_of(record)
         return [((jobid, kind), None) for kind in (EVENTS if name == "clean" else (name,))]
     kind, data = str(payload(record).get("type")), data_of(record)
-    start = start_of(seen, record)
-    if errnum(record) or kind not in EVENTS or not _is_due(kind, start, record, seen):
+    start: Start | None = start_of(seen, record)
+    log: Log | None = seen.states[LOG].get(jobid)
+    if start is None or log is None or log.ended:
         return []
-    received = dict(start.received) if start is not None else {}
+    if errnum(record) or kind not in EVENTS:
+        return []
+    received = dict(start.received)
     known = CONTEXTS.get(kind, ())
     context = tuple([(k, v) for k, v in data.items() if k in known and isinstance(v, _VALUES)])
     is_early_or_late = "start" not in received or "finish" in received
-    is_late = start is not None and start.sent < link_of(seen).doubtful
-    is_doubtful = is_late or is_senseless(record, seen)
+    is_late = start.sent < link_of(seen).doubtful
+    is_again = _is_again(kind, log)
+    is_doubtful = is_late or is_again or is_senseless(record, seen)
     return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]
 
 
-def _is_due(kind: str, start: Start | None, record: Record, seen: Seen) -> bool:
-    """Whether the response is in order, so that the job manager has to log it."""
-    log: Log | None = seen.states[LOG].get(job_id(record))
-    if log is None or log.ended or not is_open(start):
-        return False
-    return not ((kind == "start" and log.started) or (kind == "finish" and log.finished))
+def _is_again(kind: str, log: Log) -> bool:
+    """Whether the event of a response that comes once is there already."""
+    return bool((kind == "start" and log.started) or (kind == "finish" and log.finished))
 
 
 def _fold_expected(
