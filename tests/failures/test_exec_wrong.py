@@ -29,7 +29,7 @@ WRONG: dict[str, tuple[str, Say, str]] = {
     ),
     "second start": ("32.start.3", lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
     "second finish": (
-        "32.start.3",
+        "32.start.37",
         lambda e, j: e.tell(j, "finish", "finish"),
         "finish in state FINISHED",
     ),
