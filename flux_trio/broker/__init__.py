@@ -3,13 +3,15 @@
 A `Router` moves messages between peers. It notifies services when a peer they talked to is gone. A
 `Supervisor` runs each module in its own nursery. Each module gets a `Handle`, the same wherever it
 runs; `Processes` runs modules in other processes, which use `open_remote`. Other peers connect
-through `serve_connection`. The broker never reads a payload.
+through `serve_connection`, or `serve_native_connection` if they speak Flux's own wire. The broker
+never reads a payload.
 """
 
 from flux_trio.broker.configuration import ConfigRefused, Configuration
 from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LOG_FILE, OLDER_LOG_FILE, LogBook, LogEntry, LogFile
+from flux_trio.broker.native import serve_native_connection
 from flux_trio.broker.process import READY, ProcessEnded, Processes
 from flux_trio.broker.remote import RemoteHandle, open_remote, taking_in
 from flux_trio.broker.router import Peer, Router
@@ -60,5 +62,6 @@ __all__ = [
     "local_user",
     "open_remote",
     "serve_connection",
+    "serve_native_connection",
     "taking_in",
 ]

@@ -1,11 +1,12 @@
-"""A remote peer: a nursery in the broker serves its connection."""
+"""Remote peers: a connection is read until it ends, and has one peer or several behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import msgspec
 import trio
 
 from flux_trio.broker.administration import Changes, WriteLog
@@ -21,6 +22,7 @@ from flux_trio.messages import (
     Response,
     payload_bytes,
 )
+from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Trace
 from flux_trio.transports import (
     Connection,
@@ -46,41 +48,24 @@ async def serve_connection(
     A peer that does not read its messages is dropped, and the log names it. A peer that asks faster
     than services answer is read more slowly, so that other peers do not wait for it.
     """
-    name = router.unique_name(credentials.name)
-    with _requests_of(router, credentials) as guest:
-        open_rpcs = _OpenRpcs(guest)
+    with opened_line(router, write_log, connection, credentials) as line:
+        outgoing = Outgoing(line, line.name, Changes(credentials, write_log))
+        peer = outgoing.make_peer(credentials.userid, credentials.rolemask)
+        peer.drop, peer.token = line.drop, credentials.token
+        router.add(peer)
+
+        def take(message: Message) -> None:
+            refusal = outgoing.refusal(message) if isinstance(message, Request) else ""
+            if refusal and isinstance(message, Request):
+                router.refuse(peer, message, Errno.EAGAIN, refusal)
+            else:
+                router.route(peer, message)
+
         try:
-            changes = Changes(credentials, write_log)
-            outgoing = _Outgoing(name, router.trace, write_log, connection, open_rpcs, changes)
-            await _serve(router, connection, credentials, outgoing)
+            await line.read(take)
         finally:
-            open_rpcs.forget()
-
-
-async def _serve(
-    router: Router, connection: Connection, credentials: Credentials, outgoing: _Outgoing
-) -> None:
-    name = outgoing.name
-    peer = Peer(name, credentials.userid, credentials.rolemask, outgoing.deliver, outgoing.waiting)
-    peer.drop, peer.token = outgoing.drop, credentials.token
-    router.add(peer)
-    try:
-        with outgoing.scope:
-            while not outgoing.dropped:
-                for message in await connection.receive():
-                    refusal = outgoing.refusal(message) if isinstance(message, Request) else ""
-                    if refusal and isinstance(message, Request):
-                        router.refuse(peer, message, Errno.EAGAIN, refusal)
-                    else:
-                        router.route(peer, message)
-                await outgoing.catch_up()
-    except ConnectionLost as error:
-        outgoing.write_log(Level.WARNING, name, f"connection lost: {error}")
-    except EndOfConnection:
-        pass  # the peer closed the connection regularly
-    finally:
-        router.remove(peer)
-        await connection.aclose(outgoing.dropped or router.ends)
+            router.remove(peer)
+            await connection.aclose(line.dropped or router.ends)
 
 
 @contextmanager
@@ -100,8 +85,22 @@ def _requests_of(router: Router, credentials: Credentials) -> Iterator[GuestRequ
             del router.guests[userid]
 
 
-class _Outgoing:
-    """The broker's messages to one peer. The first overflow ends it: no message follows a gap."""
+@contextmanager
+def opened_line(
+    router: Router, write_log: WriteLog, connection: Connection, credentials: Credentials
+) -> Iterator[Line]:
+    """Yield what the peers behind `connection` share; their open RPCs are forgotten at the end."""
+    name = router.unique_name(credentials.name)
+    with _requests_of(router, credentials) as guest:
+        open_rpcs = OpenRpcs(guest)
+        try:
+            yield Line(name, router.trace, write_log, connection, open_rpcs)
+        finally:
+            open_rpcs.forget_all()
+
+
+class Line:
+    """A connection, its reader, and what the peers behind it share; `name` is for the log."""
 
     def __init__(
         self,
@@ -109,66 +108,106 @@ class _Outgoing:
         trace: Trace,
         write_log: WriteLog,
         connection: Connection,
-        open_rpcs: _OpenRpcs,
-        changes: Changes,
+        open_rpcs: OpenRpcs,
     ) -> None:
         self.name = name
-        self._trace = trace
+        self.trace = trace
         self.write_log = write_log
-        self._connection = connection
+        self.connection = connection
+        self.open = open_rpcs
         self.scope = trio.CancelScope()  # around the reader of the connection
-        self.dropped = ""  # the reason, after the peer has been dropped
-        self._open = open_rpcs
-        self._changes = changes
+        self.dropped = ""  # the reason, after the connection has been dropped
 
-    def refusal(self, request: Request) -> str:
-        """Count `request` and return why it is refused, or ""; it gets an answer either way."""
-        if request.matchtag and request.wants_response:
-            self._open.begin(request)
-            self._changes.begin(request)
-        return self._open.refusal()
+    async def read(self, take: Callable[[Message], None]) -> None:
+        """Hand each message that comes to `take`, until the connection ends or is dropped."""
+        try:
+            with self.scope:
+                while not self.dropped:
+                    for message in await self.connection.receive():
+                        take(message)
+                    await self._catch_up()
+        except ConnectionLost as error:
+            self.write_log(Level.WARNING, self.name, f"connection lost: {error}")
+        except EndOfConnection:
+            pass  # the peer closed the connection regularly
 
-    async def catch_up(self) -> None:
+    async def _catch_up(self) -> None:
         """Pause reading until services have answered and the peer has read its messages."""
         with trio.move_on_after(PAUSE_S):
-            await self._open.wait_fewer()
+            await self.open.wait_fewer()
         with trio.move_on_after(BEHIND_S_MAX) as scope:
-            if self._connection.is_behind:  # rare: no checkpoint otherwise
-                await self._connection.wait_room()
+            if self.connection.is_behind:  # rare: no checkpoint otherwise
+                await self.connection.wait_room()
         if scope.cancelled_caught:
             self.drop(f"it sends requests and has not read its answers for {BEHIND_S_MAX:g} s")
-
-    def waiting(self) -> int:
-        """Return 1 if the peer is behind; otherwise the queued messages are on their way."""
-        return int(self._connection.is_behind)
-
-    def deliver(self, ref: int, message: Message) -> None:
-        """Queue `message`; if it cannot be sent, it is lost, and its sender is not affected."""
-        if isinstance(message, Response) and message.ends_rpc:
-            self._open.end(message)
-            self._changes.end(message)
-        if self.dropped:
-            self._trace.dropped(self.name, message, ref, self.dropped)
-            return
-        try:
-            self._connection.send_nowait(message)
-        except ConnectionOverflow as error:
-            self._trace.dropped(self.name, message, ref, str(error))
-            self.drop(str(error))
-        except ConnectionClosed as error:
-            self._trace.dropped(self.name, message, ref, str(error))
-        except LocalProtocolError as error:
-            self._trace.dropped(self.name, message, ref, str(error))
-            self.write_log(Level.ERR, self.name, str(error))
-            self._answer_unsendable(ref, message, str(error))
-        else:
-            self._trace.received(self.name, "", message, ref)
 
     def drop(self, reason: str) -> None:
         """End the connection; nothing more is sent, and nothing that comes is routed."""
         self.dropped = reason
         self.write_log(Level.ERR, self.name, f"dropped: {reason}")
         self.scope.cancel()
+
+
+class Outgoing:
+    """The broker's messages to one peer. The first overflow ends it: no message follows a gap.
+
+    `stack` is what a response has for a route on the connection: the hops that the request came
+    with. None leaves the route of the router.
+    """
+
+    def __init__(
+        self, line: Line, name: str, changes: Changes, stack: tuple[str, ...] | None = None
+    ) -> None:
+        self.line = line
+        self.name = name
+        self._changes = changes
+        self._stack = stack
+
+    def make_peer(self, userid: int, rolemask: int) -> Peer:
+        """Return the peer that gets these messages."""
+        return Peer(self.name, userid, rolemask, self.deliver, self.waiting)
+
+    def refusal(self, request: Request) -> str:
+        """Count `request` and return why it is refused, or ""; it gets an answer either way."""
+        if request.matchtag and request.wants_response:
+            self.line.open.begin(self.name, request)
+            self._changes.begin(request)
+        return self.line.open.refusal()
+
+    def waiting(self) -> int:
+        """Return 1 if the peer is behind; otherwise the queued messages are on their way."""
+        return int(self.line.connection.is_behind)
+
+    def deliver(self, ref: int, message: Message) -> None:
+        """Queue `message`; if it cannot be sent, it is lost, and its sender is not affected."""
+        line = self.line
+        was_stream = False
+        if isinstance(message, Response) and message.ends_rpc:
+            was_stream = line.open.end(self.name, message)
+            self._changes.end(message)
+        if line.dropped:
+            line.trace.dropped(self.name, message, ref, line.dropped)
+            return
+        try:
+            line.connection.send_nowait(self._as_sent(message, was_stream=was_stream))
+        except ConnectionOverflow as error:
+            line.trace.dropped(self.name, message, ref, str(error))
+            line.drop(str(error))
+        except ConnectionClosed as error:
+            line.trace.dropped(self.name, message, ref, str(error))
+        except LocalProtocolError as error:
+            line.trace.dropped(self.name, message, ref, str(error))
+            line.write_log(Level.ERR, self.name, str(error))
+            self._answer_unsendable(ref, message, str(error))
+        else:
+            line.trace.received(self.name, "", message, ref)
+
+    def _as_sent(self, message: Message, *, was_stream: bool) -> Message:
+        """Return `message` as it travels: Flux wants its stream's flag on the last response too."""
+        if self._stack is None or not isinstance(message, Response):
+            return message
+        flags = message.flags | (STREAMING if was_stream else 0)
+        return msgspec.structs.replace(message, routes=self._stack, flags=flags)
 
     def _answer_unsendable(self, ref: int, message: Message, text: str) -> None:
         """Send an error in place of an answer that fits into no frame, usually for its size."""
@@ -180,8 +219,8 @@ class _Outgoing:
             )
 
 
-class _OpenRpcs:
-    """Open RPCs of a peer, by matchtag; a matchtag may be in use twice.
+class OpenRpcs:
+    """Open RPCs of the peers behind a connection; a matchtag of a peer may be in use twice.
 
     `guest` counts the RPCs of all connections of the user; None for the instance owner.
     """
@@ -190,40 +229,53 @@ class _OpenRpcs:
         self._guest = guest
         self._own = OpenRequests(CALLS_AHEAD)
         self._counts = (self._own,) if guest is None else (guest, self._own)
-        self._asked: dict[int, list[tuple[bool, int]]] = {}  # matchtag -> (is a stream, size)
+        # peer -> matchtag -> (is a stream, size)
+        self._asked: dict[str, dict[int, list[tuple[bool, int]]]] = {}
 
     def refusal(self) -> str:
-        """Return why the peer may open no more RPCs, or ""."""
+        """Return why the connection may open no more RPCs, or ""."""
         if self._own.count > OPEN_MAX:
             return TOO_MANY
         return "" if self._guest is None else self._guest.refusal()
 
-    def begin(self, request: Request) -> None:
-        """Count `request`, which wants a response."""
+    def begin(self, peer: str, request: Request) -> None:
+        """Count `request` of `peer`, which wants a response."""
         size = 0 if self._guest is None else payload_bytes(request)
         for each in self._counts:
             each.begin(request, size)
-        self._asked.setdefault(request.matchtag, []).append((request.is_streaming, size))
+        asked = self._asked.setdefault(peer, {})
+        asked.setdefault(request.matchtag, []).append((request.is_streaming, size))
 
-    def end(self, response: Response) -> None:
-        """Count the last response of an RPC."""
-        asked = self._asked.get(response.matchtag)
+    def end(self, peer: str, response: Response) -> bool:
+        """Count the last response of an RPC of `peer`; return whether the RPC was a stream."""
+        by_matchtag = self._asked.get(peer, {})
+        asked = by_matchtag.get(response.matchtag)
         if asked is None:
-            return
-        self._end(*asked.pop(0))
+            return False
+        is_streaming, size = asked.pop(0)
+        self._end(is_streaming, size)
         if not asked:
-            del self._asked[response.matchtag]
+            del by_matchtag[response.matchtag]
+        return is_streaming
+
+    def has(self, peer: str, matchtag: int) -> bool:
+        """Return whether `peer` has an open RPC with `matchtag`."""
+        return matchtag in self._asked.get(peer, ())
 
     def _end(self, is_streaming: bool, size: int) -> None:
         for each in self._counts:
             each.end(size, is_streaming=is_streaming)
 
-    def forget(self) -> None:
-        """Forget all RPCs, since the peer is gone."""
-        for asked in self._asked.values():
+    def forget(self, peer: str) -> None:
+        """Forget all RPCs of `peer`, which is gone."""
+        for asked in self._asked.pop(peer, {}).values():
             for each in asked:
                 self._end(*each)
-        self._asked.clear()
+
+    def forget_all(self) -> None:
+        """Forget all RPCs, since the connection is gone."""
+        for peer in list(self._asked):
+            self.forget(peer)
 
     async def wait_fewer(self) -> None:
         """Wait until few enough calls are open here, and of the guest."""

@@ -49,16 +49,24 @@ TOPICS_KNOWN_MAX: Final = 256
 """Topics of events whose subscribers are known; they are looked up again when it is full."""
 
 
-class Subscriptions:
-    """The subscriptions of one peer (RFC 3, Event Message Type): globs of topics.
+SUBSCRIPTIONS_MAX: Final = 256
+"""Subscriptions of all peers of a user: each is matched with each topic."""
 
-    A glob that was subscribed to twice is in the list twice. `changed` is called after each change;
-    the router sets it.
+
+class Subscriptions:
+    """The subscriptions of one peer (RFC 3, Event Message Type): globs, and prefixes, of topics.
+
+    One that was subscribed to twice is there twice. `changed` is called after each change; the
+    router sets it.
     """
 
     def __init__(self) -> None:
         self.globs: list[Glob] = []
+        self.prefixes: list[str] = []  # of clients of the native door
         self.changed: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self.globs) + len(self.prefixes)
 
     def add(self, pattern: str) -> None:
         """Subscribe to `pattern`; FluxError if it is too long."""
@@ -71,9 +79,21 @@ class Subscriptions:
         del self.globs[place]
         self.changed()
 
+    def add_prefix(self, prefix: str) -> None:
+        """Subscribe to the topics that begin with `prefix`."""
+        self.prefixes.append(prefix)
+        self.changed()
+
+    def remove_prefix(self, prefix: str) -> None:
+        """Remove one subscription to `prefix`; ValueError if there is none."""
+        self.prefixes.remove(prefix)
+        self.changed()
+
     def match(self, topic: str) -> bool:
         """Return whether the peer gets events of this topic."""
-        return any(glob.matches(topic) for glob in self.globs)
+        return topic.startswith(tuple(self.prefixes)) or any(
+            glob.matches(topic) for glob in self.globs
+        )
 
 
 class Peer:
@@ -142,7 +162,10 @@ class Router:
             raise FluxError(Errno.EEXIST, f"a peer named {peer.name} is already connected")
         self.peers[peer.name] = peer
         peer.subscriptions.changed = self._subscribers.clear
-        self._subscribers.clear()
+
+    def subscriptions_of(self, userid: int) -> int:
+        """Return how many subscriptions all peers of a user have."""
+        return sum(len(peer.subscriptions) for peer in self.peers.values() if peer.userid == userid)
 
     def drop_tokens(self, tokens: Collection[str], reason: str) -> None:
         """End the connections of the peers that came with one of `tokens`, by their digests."""
@@ -199,7 +222,8 @@ class Router:
         if self.peers.get(peer.name) is not peer:
             return
         del self.peers[peer.name]
-        self._subscribers.clear()
+        if peer.subscriptions:
+            self._subscribers.clear()
         notified = self._services_to_notify(peer)
         for service in peer.services:
             del self.services[service]

@@ -17,7 +17,7 @@ from flux_trio.broker.administration import WriteLog
 from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook
-from flux_trio.broker.router import Peer, Router, Subscriptions
+from flux_trio.broker.router import SUBSCRIPTIONS_MAX, Peer, Router, Subscriptions
 from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import TOKEN_REVOKED, Tokens
 from flux_trio.broker.tracing import TraceStreams
@@ -42,7 +42,6 @@ T = TypeVar("T")
 
 # These methods take long, because a module takes time to start and stop: each runs in a task.
 SLOW: Final = (topics.MODULE_LOAD, topics.MODULE_RELOAD, topics.MODULE_REMOVE, topics.MODULE_KILL)
-SUBSCRIPTIONS_OF_USER_MAX: Final = 256  # of all peers of a user: each is matched with each topic
 
 
 class Topic(msgspec.Struct):
@@ -289,9 +288,8 @@ class BrokerServices:
 
     async def _subscribe(self, request: Request) -> Payload:
         pattern = expect_payload(request, Topic).topic
-        peers = [each for each in self.router.peers.values() if each.userid == request.userid]
-        if sum(len(each.subscriptions.globs) for each in peers) >= SUBSCRIPTIONS_OF_USER_MAX:
-            text = f"a user may have {SUBSCRIPTIONS_OF_USER_MAX} subscriptions"
+        if self.router.subscriptions_of(request.userid) >= SUBSCRIPTIONS_MAX:
+            text = f"a user may have {SUBSCRIPTIONS_MAX} subscriptions"
             raise FluxError(Errno.ENOSPC, text)
         try:
             self._subscriptions(request).add(pattern)

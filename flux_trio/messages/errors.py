@@ -13,6 +13,7 @@ class Errno(IntEnum):
     EIO = 5
     ECHILD = 10
     EAGAIN = 11
+    EACCES = 13
     EBUSY = 16
     EEXIST = 17
     EINVAL = 22

@@ -91,7 +91,7 @@ def encode(frame: Frame) -> bytes:
         words = (frame.userid, frame.rolemask, frame.first, frame.second)
         parts.append(_PROTO.pack(_PROTO_MAGIC, _PROTO_VERSION, frame.type, flags, *words))
         body = b"".join(_length_of(part) + part for part in parts)
-        _check_length(len(body))
+        _check_length(len(body), FRAME_BYTES_MAX)
     except (UnfitError, struct.error, UnicodeEncodeError) as error:
         raise LocalProtocolError(f"cannot send {frame.topic or 'control'!r}: {error}") from None
     return MAGIC + _LENGTH.pack(len(body)) + body
@@ -108,9 +108,13 @@ def decode(data: bytes) -> Frame:
 
 
 class FrameReader:
-    """Takes the bytes of a stream as they come, and gives the frames in them."""
+    """Takes the bytes of a stream as they come, and gives the frames in them.
 
-    def __init__(self) -> None:
+    A frame may have `frame_max` bytes after its magic number and length.
+    """
+
+    def __init__(self, frame_max: int = FRAME_BYTES_MAX) -> None:
+        self._frame_max = frame_max
         self._waiting = bytearray()
 
     @property
@@ -129,7 +133,7 @@ class FrameReader:
         """
         waiting = self._waiting
         try:
-            while (size := _size_of_first(waiting)) <= len(waiting):
+            while (size := _size_of_first(waiting, self._frame_max)) <= len(waiting):
                 body = bytes(waiting[HEAD_BYTES:size])
                 del waiting[:size]
                 yield _from_parts(_parts_of(body))
@@ -137,21 +141,21 @@ class FrameReader:
             raise RemoteProtocolError(str(error)) from None
 
 
-def _size_of_first(waiting: bytearray) -> int:
+def _size_of_first(waiting: bytearray, frame_max: int) -> int:
     """Return how many bytes the first frame has; HEAD_BYTES while its length has not come."""
     if not MAGIC.startswith(bytes(waiting[:4])):
         raise UnfitError(f"frame: expected the magic number {MAGIC.hex()}, got {waiting[:4].hex()}")
     if len(waiting) < HEAD_BYTES:
         return HEAD_BYTES
     (length,) = _LENGTH.unpack_from(waiting, 4)
-    _check_length(length)
+    _check_length(length, frame_max)
     return HEAD_BYTES + int(length)
 
 
-def _check_length(length: int) -> None:
-    if not _PROTO.size < length <= FRAME_BYTES_MAX:
+def _check_length(length: int, frame_max: int) -> None:
+    if not _PROTO.size < length <= frame_max:
         raise UnfitError(
-            f"frame: expected a length of {_PROTO.size + 1} to {FRAME_BYTES_MAX}, got {length}"
+            f"frame: expected a length of {_PROTO.size + 1} to {frame_max}, got {length}"
         )
 
 

@@ -7,11 +7,8 @@ a WebSocket on a stream.
 
 from __future__ import annotations
 
-import os
-import socket
-import struct
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -19,10 +16,12 @@ import trio
 import trio_websocket
 from wsproto.frame_protocol import FrameProtocol
 
+from flux_trio.messages import Errno
 from flux_trio.messages.address import uri_of, uri_of_socket
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports.base import Connection, Credentials
-from flux_trio.transports.gate import Gate, Refusal, is_guest
+from flux_trio.transports.gate import GUEST_FRAME_BYTES_MAX, NO_ACCESS, Gate, Refusal, is_guest
+from flux_trio.transports.listening import bound, peer_userid
 from flux_trio.transports.paced import CLOSE_S_MAX
 from flux_trio.transports.websocket import (
     FRAMES_AHEAD,
@@ -35,15 +34,12 @@ from flux_trio.transports.websocket import (
     truncated_reason,
 )
 
-GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with a full environment is 100 kB
-BACKLOG: Final = 128  # connections that wait to be accepted; as for a port
-
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 OnConnection: TypeAlias = Callable[[Connection, Credentials], Awaitable[None]]
 
 _CLOSE_FRAME: Final = b"\x88"  # its first byte (RFC 6455, 5.2): final, opcode 8
-_PEERCRED: Final = struct.Struct("iII")  # pid, uid, gid (unix(7))
-
+STATUSES: Final = {Errno.EACCES: 401, Errno.EPERM: 403, Errno.EAGAIN: 429}
+"""The HTTP status of each reason that a gate or an identification has to refuse a peer."""
 
 Identify: TypeAlias = Callable[[trio.SocketStream, Headers], Credentials | Refusal]
 Admitted: TypeAlias = tuple[trio_websocket.WebSocketConnection, Credentials]
@@ -67,8 +63,8 @@ async def serve_websocket(
     def identify(_stream: trio.SocketStream, headers: Headers) -> Credentials | Refusal:
         token = _bearer_token(headers)
         if token is None:
-            return Refusal(401, "expected a header: Authorization: Bearer TOKEN")
-        return authenticate(token) or Refusal(403, "this instance does not know that token")
+            return Refusal(Errno.EACCES, "expected a header: Authorization: Bearer TOKEN")
+        return authenticate(token) or Refusal(Errno.EPERM, "this instance does not know that token")
 
     listeners = await trio.open_tcp_listeners(port, host=host)
     address, taken, *_ = listeners[0].socket.getsockname()
@@ -93,27 +89,14 @@ async def serve_unix(
     """
 
     def identify(stream: trio.SocketStream, _headers: Headers) -> Credentials | Refusal:
-        peer = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
-        _pid, userid, _gid = _PEERCRED.unpack(peer)
-        return who_is(userid) or Refusal(403, f"user {userid} has no access to this instance")
+        userid = peer_userid(stream)
+        return who_is(userid) or Refusal(Errno.EPERM, NO_ACCESS.format(userid))
 
-    with _bound(path, mode) as listening:
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+    with bound(path, mode) as listener:
         async with trio.open_nursery() as nursery:
             door = _Door(identify, on_connection)
             await nursery.start(trio.serve_listeners, door.serve, [listener])
             task_status.started(uri_of_socket(str(path)))
-
-
-@contextmanager
-def _bound(path: Path, mode: int) -> Iterator[socket.socket]:
-    """Yield a socket that listens at `path`; its `mode` is set before anybody can connect."""
-    path.unlink(missing_ok=True)  # left by an instance that was killed
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-        listening.bind(os.fspath(path))
-        path.chmod(mode)
-        listening.listen(BACKLOG)
-        yield listening
 
 
 class _Door:
@@ -171,8 +154,9 @@ class _Door:
                 if is_guest(peer):
                     limit_frames(lent.socket, GUEST_FRAME_BYTES_MAX)
                 return lent.socket, peer
-            challenge = [(b"WWW-Authenticate", b"Bearer")] if peer.status == 401 else []
-            await request.reject(peer.status, extra_headers=challenge, body=peer.text.encode())
+            status = STATUSES[peer.errnum]
+            challenge = [(b"WWW-Authenticate", b"Bearer")] if status == 401 else []
+            await request.reject(status, extra_headers=challenge, body=peer.text.encode())
         except trio_websocket.ConnectionClosed:
             pass
         return None

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from flux_trio.messages import ROLE_OWNER
+from flux_trio.messages import ROLE_OWNER, Errno
 from flux_trio.transports.base import Credentials
 from flux_trio.transports.share import Share
 
@@ -21,12 +21,15 @@ CONNECTIONS_MAX: Final = 1024  # open at one door; the next one replaces an unfi
 CONNECTIONS_OF_OWNER_MAX: Final = 512  # of the instance owner
 CONNECTIONS_OF_GUEST_MAX: Final = 64  # of each guest; each may hold two frames and a part of one
 CONNECTIONS_OF_GUESTS_MAX: Final = 768  # of all guests: the rest is reserved for the owner
+GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with a full environment is 100 kB
+
+NO_ACCESS: Final = "user {} has no access to this instance"
 
 
 class Refusal(NamedTuple):
-    """The reason for refusing a connection; `status` is that of HTTP."""
+    """The reason for refusing a connection; each door tells the peer in its own way."""
 
-    status: int
+    errnum: Errno
     text: str
 
 
@@ -109,14 +112,18 @@ class Gate:
     def _too_many(self, peer: Credentials) -> Refusal | None:
         if not is_guest(peer):
             if self._of_owner >= CONNECTIONS_OF_OWNER_MAX:
-                return Refusal(429, f"{self._of_owner} connections of the instance owner are open")
+                return Refusal(
+                    Errno.EAGAIN, f"{self._of_owner} connections of the instance owner are open"
+                )
             return None
         share = self._shares.get(peer.userid)
         if share is not None and share.connections >= CONNECTIONS_OF_GUEST_MAX:
-            return Refusal(429, f"{share.connections} connections of user {peer.userid} are open")
+            return Refusal(
+                Errno.EAGAIN, f"{share.connections} connections of user {peer.userid} are open"
+            )
         of_guests = sum(each.connections for each in self._shares.values())
         if of_guests >= CONNECTIONS_OF_GUESTS_MAX:
-            return Refusal(429, f"{of_guests} connections of guests are open")
+            return Refusal(Errno.EAGAIN, f"{of_guests} connections of guests are open")
         return None
 
     def share(self, peer: Credentials) -> Share | None:

@@ -1,4 +1,4 @@
-"""The client's side of Flux's own wire: frames of RFC 3 over a socket of flux-core.
+"""Flux's own wire, frames of RFC 3 over a socket, and the client's side of its beginning.
 
 The server begins with one byte: 0 lets the client in, another value is the errno of the refusal.
 After that both ends send frames. Neither end says goodbye or why it closes.
@@ -15,6 +15,7 @@ import trio
 
 from flux_trio.messages import Message, RemoteProtocolError, errno_text, native
 from flux_trio.messages.address import flux_address
+from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports.base import (
     ConnectionClosed,
     ConnectionLost,
@@ -24,6 +25,7 @@ from flux_trio.transports.base import (
     ended_because,
 )
 from flux_trio.transports.paced import PacedConnection, opened
+from flux_trio.transports.share import Share
 
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 WELCOME: Final = b"\0"  # the byte that lets a client in
@@ -35,11 +37,11 @@ RETRY_S_MAX: Final = 2.0
 
 
 class NativeWire:
-    """A stream of frames, as a `Wire`."""
+    """A stream of frames, as a `Wire`; one that comes may have `frame_max` bytes."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, frame_max: int = FRAME_BYTES_MAX) -> None:
         self._stream = stream
-        self._frames = native.FrameReader()
+        self._frames = native.FrameReader(frame_max)
         self._reading = trio.Lock()  # one reads until the connection closes, then `aclose`
         self._ended: TransportError | None = None  # set when nothing more will come
 
@@ -128,9 +130,15 @@ async def open_stream(uri: str, retries: int = RETRIES) -> trio.SocketStream:
 
 
 @asynccontextmanager
-async def open_native(stream: trio.SocketStream) -> AsyncIterator[NativeConnection]:
-    """Carry messages over `stream`, whose first byte is past; close it at the end of the block."""
-    async with opened(NativeConnection(NativeWire(stream))) as connection:
+async def open_native(
+    stream: trio.SocketStream, share: Share | None = None, frame_max: int = FRAME_BYTES_MAX
+) -> AsyncIterator[NativeConnection]:
+    """Carry messages over `stream`, whose first byte is past; close it at the end of the block.
+
+    A guest's connection has the `share` of that guest; a frame that comes may have `frame_max`
+    bytes.
+    """
+    async with opened(NativeConnection(NativeWire(stream, frame_max), share)) as connection:
         yield connection
 
 

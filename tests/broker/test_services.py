@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from flux_trio.broker import Handle, TokenEntry, Tokens
-from flux_trio.broker.services import SUBSCRIPTIONS_OF_USER_MAX
+from flux_trio.broker.router import SUBSCRIPTIONS_MAX
 from flux_trio.messages import ROLE_USER, Errno, Event, FluxError, Request
 from tests.support.asking import GUEST_USERID
 from tests.support.modules import ModuleWorld, echo
@@ -233,14 +233,11 @@ async def test_subscriptions_of_a_user_are_bounded_and_those_of_another_are_othe
 ) -> None:
     """Otherwise each further connection would bring as many globs again."""
     one, two = world.guest("one"), world.guest("two")
-    for n in range(SUBSCRIPTIONS_OF_USER_MAX):
+    for n in range(SUBSCRIPTIONS_MAX):
         await (one, two)[n % 2].call("broker.subscribe", {"topic": f"{n}*"})
     for guest in (one, two):
         refused = await refusal(guest.call("broker.subscribe", {"topic": "*"}))
-        assert refused == (
-            Errno.ENOSPC,
-            f"a user may have {SUBSCRIPTIONS_OF_USER_MAX} subscriptions",
-        )
+        assert refused == (Errno.ENOSPC, f"a user may have {SUBSCRIPTIONS_MAX} subscriptions")
     await owner.call("broker.subscribe", {"topic": "*"})
     await two.call("broker.unsubscribe", {"topic": "1*"})
     await one.call("broker.subscribe", {"topic": "*"})

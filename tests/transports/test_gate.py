@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from flux_trio.messages import ROLE_OWNER, ROLE_USER
+from flux_trio.messages import ROLE_OWNER, ROLE_USER, Errno
 from flux_trio.transports import Credentials
 from flux_trio.transports import gate as gates
 from flux_trio.transports.gate import Gate, Refusal
@@ -23,9 +23,9 @@ def test_connections_are_counted_by_user_and_the_rest_is_refused(
     with gate.counted(GUEST) as first, gate.counted(OWNER) as owner:
         assert (first, owner) == (GUEST, OWNER)
         with gate.counted(GUEST) as second:
-            assert second == Refusal(429, "1 connections of user 7 are open")
+            assert second == Refusal(Errno.EAGAIN, "1 connections of user 7 are open")
         with gate.counted(OWNER) as another:
-            assert another == Refusal(429, "1 connections of the instance owner are open")
+            assert another == Refusal(Errno.EAGAIN, "1 connections of the instance owner are open")
     with gate.counted(GUEST) as again:
         assert again == GUEST
 

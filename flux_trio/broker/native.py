@@ -1,0 +1,279 @@
+"""The native door: clients that speak Flux's own wire, of which some are routers themselves.
+
+A client of flux-core sends its requests with an empty route stack. A router (`flux proxy`, a relay,
+the broker of a job) sends those of its own clients too, with hops on the stack; their matchtags
+collide. So each stack, together with the user that it speaks for, is a peer of its own for the
+router and the services, which need to know nothing of stacks:
+
+    connection ── peer ()           userid of the connection   lives as long as the connection
+               ├─ peer (hop, ...)   the same userid            until its own disconnects have come
+               └─ peer ()           another userid             (the owner may speak for anybody)
+
+The peer of the empty stack alone holds services and subscriptions, gets events, and answers the
+requests to its services: these carry no hop of a child. A peer of a longer stack is not over when
+its last call is answered: an execution service behind a proxy has no open call after its hello.
+
+Four topics are answered here, as flux-core's local connector does: `event.subscribe`,
+`event.unsubscribe`, `service.add` and `service.remove`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.broker.administration import Changes, WriteLog
+from flux_trio.broker.connections import Line, Outgoing, opened_line
+from flux_trio.broker.router import SUBSCRIPTIONS_MAX, Peer, Router
+from flux_trio.messages import (
+    NODEID_ANY,
+    ROLE_LOCAL,
+    ROLE_OWNER,
+    USERID_UNKNOWN,
+    Control,
+    Errno,
+    FluxError,
+    LocalProtocolError,
+    Message,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    service_of,
+)
+from flux_trio.messages.topics import DISCONNECT, disconnect_of
+from flux_trio.transports import Connection, ConnectionClosed, ConnectionOverflow, Credentials
+
+CHILDREN_MAX: Final = 1024
+"""Peers behind one connection. A further one is refused with EAGAIN until another is over."""
+
+Stack = tuple[str, ...]
+
+
+class Topic(msgspec.Struct):
+    """event.subscribe and event.unsubscribe: the beginning of topics, "" for all."""
+
+    topic: Annotated[str, msgspec.Meta(max_length=255)]
+
+
+class Service(msgspec.Struct):
+    """service.add and service.remove: a service name, the part of a topic before its dot."""
+
+    service: str
+
+
+class Speaker(NamedTuple):
+    """Who speaks in a message: the hops that it came by, and the user."""
+
+    stack: Stack
+    userid: int
+    rolemask: int
+
+
+class _Child(NamedTuple):
+    """A peer behind the connection, and the topics, without their last word, that it has called."""
+
+    peer: Peer
+    outgoing: Outgoing
+    called: set[str]
+
+
+async def serve_native_connection(
+    router: Router,
+    write_log: WriteLog,
+    connection: Connection,
+    credentials: Credentials,
+    size: Callable[[], int],
+) -> None:
+    """Route the messages of a client that speaks Flux's wire, until its connection ends.
+
+    `size` is the number of ranks of the instance: requests to any of them are served here.
+    """
+    with opened_line(router, write_log, connection, credentials) as line:
+        client = _Client(router, line, credentials, size)
+        try:
+            await line.read(client.take)
+        finally:
+            client.leave()
+            await connection.aclose(line.dropped or router.ends)
+
+
+class _Client:
+    """One connection of the native door."""
+
+    def __init__(
+        self, router: Router, line: Line, credentials: Credentials, size: Callable[[], int]
+    ) -> None:
+        self._router = router
+        self._line = line
+        self._credentials = credentials
+        self._size = size
+        self._children: dict[Speaker, _Child] = {}
+        self._ntaken = 0  # children so far
+        self._root = self._add(Speaker((), credentials.userid, credentials.rolemask), line.name)
+        self._root.peer.drop, self._root.peer.token = line.drop, credentials.token
+        self._own: Final = {
+            "event.subscribe": self._subscribe,
+            "event.unsubscribe": self._unsubscribe,
+            "service.add": self._add_service,
+            "service.remove": self._remove_service,
+        }
+
+    def take(self, message: Message) -> None:
+        """Route one message that has come, or answer it."""
+        if isinstance(message, Request):
+            self._take_request(message)
+        elif isinstance(message, Response):
+            self._router.route(self._root.peer, message)
+        elif not isinstance(message, Control):
+            child = self._child(self._speaker((), message.userid, message.rolemask))
+            if child is not None:
+                self._router.route(child.peer, message)
+
+    def leave(self) -> None:
+        """Remove all peers: the connection is over."""
+        for child in reversed(self._children.values()):  # those that lean on the first peer first
+            self._router.remove(child.peer)
+        self._children.clear()
+
+    def _take_request(self, request: Request) -> None:
+        own = self._own.get(request.topic)
+        if own is not None:
+            self._answer(request, own)
+            return
+        speaker = self._speaker(request.routes, request.userid, request.rolemask)
+        if request.topic.endswith(f".{DISCONNECT}") and not request.wants_response:
+            for each in self._heard_as(speaker):
+                self._disconnect(each, request)
+            return
+        child = self._child(speaker)
+        if child is None:
+            text = f"{CHILDREN_MAX} clients behind this connection are open: wait for one to end"
+            self._send(request, respond_error(request, Errno.EAGAIN, text))
+            return
+        called = request.topic.rpartition(".")[0]
+        refusal = child.outgoing.refusal(request)
+        if refusal:
+            self._router.refuse(child.peer, request, Errno.EAGAIN, refusal)
+        elif not 0 <= request.nodeid < self._size() and request.nodeid != NODEID_ANY:
+            text = f"no rank {request.nodeid}: this instance has {self._size()}"
+            self._router.refuse(child.peer, request, Errno.EHOSTUNREACH, text)
+        else:
+            child = self._of_cancel(child, speaker, request)
+            if request.wants_response:
+                child.called.add(called)
+            self._router.route(child.peer, request)
+
+    def _speaker(self, stack: Stack, userid: int, rolemask: int) -> Speaker:
+        """Return who speaks. The owner says it in the message; a guest is the guest."""
+        mine = self._credentials
+        if not mine.rolemask & ROLE_OWNER:
+            return Speaker(stack, mine.userid, mine.rolemask)
+        userid = mine.userid if userid == USERID_UNKNOWN else userid
+        return Speaker(stack, userid, (rolemask or mine.rolemask) | ROLE_LOCAL)
+
+    def _child(self, speaker: Speaker) -> _Child | None:
+        """Return the peer of `speaker`, a new one if need be; None if there are too many."""
+        child = self._children.get(speaker)
+        if child is None and len(self._children) <= CHILDREN_MAX:
+            self._ntaken += 1
+            child = self._add(speaker, f"{self._line.name}.{self._ntaken}")
+        return child
+
+    def _add(self, speaker: Speaker, name: str) -> _Child:
+        speaks_for = Credentials(speaker.userid, speaker.rolemask, self._credentials.name)
+        changes = Changes(speaks_for, self._line.write_log)
+        outgoing = Outgoing(self._line, name, changes, speaker.stack)
+        child = _Child(outgoing.make_peer(speaker.userid, speaker.rolemask), outgoing, set())
+        self._children[speaker] = child
+        self._router.add(child.peer)
+        return child
+
+    def _heard_as(self, speaker: Speaker) -> list[Speaker]:
+        """Return for whom `speaker` may end calls: the owner for all users of the same stack."""
+        is_owner = bool(speaker.rolemask & ROLE_OWNER)
+        return [
+            each
+            for each in self._children
+            if each.stack == speaker.stack and (is_owner or each.userid == speaker.userid)
+        ]
+
+    def _of_cancel(self, child: _Child, speaker: Speaker, request: Request) -> _Child:
+        """Return whose stream `request` cancels, if it is a cancel; otherwise `child`."""
+        payload = request.payload
+        if request.wants_response or not isinstance(payload, dict) or "matchtag" not in payload:
+            return child
+        for each in self._heard_as(speaker):
+            if self._line.open.has(self._children[each].peer.name, payload["matchtag"]):
+                return self._children[each]
+        return child
+
+    def _disconnect(self, speaker: Speaker, request: Request) -> None:
+        """Take the word that `speaker` is done with what it called below a prefix of topics.
+
+        Flux sends one for each prefix. The service hears it with the last of its prefixes.
+        """
+        child = self._children[speaker]
+        prefix, service = request.topic.rpartition(".")[0], service_of(request.topic)
+        if prefix not in child.called:
+            return
+        child.called.remove(prefix)
+        if not any(service_of(each) == service for each in child.called):
+            farewell = msgspec.structs.replace(request, topic=disconnect_of(service), payload=None)
+            self._router.route(child.peer, farewell)
+            child.peer.called.pop(service, None)
+        if not child.called and speaker.stack:
+            del self._children[speaker]
+            self._router.remove(child.peer)
+            self._line.open.forget(child.peer.name)
+
+    def _answer(self, request: Request, method: Callable[[Request], None]) -> None:
+        try:
+            method(request)
+            self._send(request, respond(request))
+        except FluxError as error:
+            self._send(request, respond_error(request, error.errnum, error.text))
+
+    def _send(self, request: Request, response: Response | None) -> None:
+        """Send an answer of the door itself; if the peer does not read, drop it."""
+        if response is None:
+            return
+        answer = msgspec.structs.replace(response, rolemask=ROLE_OWNER, routes=request.routes)
+        try:
+            self._line.connection.send_nowait(answer)
+        except (ConnectionOverflow, LocalProtocolError) as error:
+            self._line.drop(str(error))
+        except ConnectionClosed:
+            pass
+
+    def _subscribe(self, request: Request) -> None:
+        topic = expect_payload(request, Topic).topic
+        peer = self._root.peer
+        if self._router.subscriptions_of(peer.userid) >= SUBSCRIPTIONS_MAX:
+            text = f"a user may have {SUBSCRIPTIONS_MAX} subscriptions"
+            raise FluxError(Errno.ENOSPC, text)
+        peer.subscriptions.add_prefix(topic)
+
+    def _unsubscribe(self, request: Request) -> None:
+        topic = expect_payload(request, Topic).topic
+        try:
+            self._root.peer.subscriptions.remove_prefix(topic)
+        except ValueError:
+            raise FluxError(Errno.ENOENT, f"not subscribed to {topic!r}") from None
+
+    def _add_service(self, request: Request) -> None:
+        name = expect_payload(request, Service).service
+        if not name or "." in name:
+            raise FluxError(Errno.EINVAL, f"service {name!r}: expected a name without a dot")
+        mine = self._credentials
+        if not mine.rolemask & ROLE_OWNER and not name.startswith(f"{mine.userid}-"):
+            text = f"service {name!r}: a guest may add those that begin with {mine.userid}-"
+            raise FluxError(Errno.EPERM, text)
+        self._router.register(self._root.peer, name)
+
+    def _remove_service(self, request: Request) -> None:
+        name = expect_payload(request, Service).service
+        self._router.unregister(self._root.peer, name)
