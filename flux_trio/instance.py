@@ -31,17 +31,20 @@ from flux_trio.broker import (
     ModuleMain,
     ModuleNotStarted,
     ModuleSpec,
+    NativeServices,
     Processes,
     Router,
     Supervisor,
+    attributes_of,
     local_user,
     serve_connection,
+    serve_native_connection,
 )
-from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.client import NATIVE_FILE, SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import User
-from flux_trio.formats import Idset, ResourceSet, check_utf8
+from flux_trio.formats import Hostlist, Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import (
@@ -72,7 +75,15 @@ from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE, address_files, open_to_guests, tokens_in
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Kind, Sink, Trace, TurnSink
-from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
+from flux_trio.transports import (
+    Connection,
+    Credentials,
+    OnConnection,
+    native_uri,
+    serve_native,
+    serve_unix,
+    serve_websocket,
+)
 
 more_sinks: Final[ContextVar[tuple[Callable[[], Sink], ...]]] = ContextVar("more_sinks", default=())
 """Factories of additional sinks for each instance opened in this context: for tests of code that
@@ -164,6 +175,7 @@ class Instance:
         self.router = Router(self.trace)
         self.shutdown = trio.Event()  # set when a client asks the instance to end
         self.uri = ""
+        self.native_uri = ""  # FLUX_URI of Flux's own programs, once they may come in
         self.owner_token = ""
         self._given = given
         self._lifetime = Lifetime(given.inventory.expiration)
@@ -244,6 +256,13 @@ class Instance:
             await serve_connection(self.router, self.write_log, connection, credentials)
         else:  # it was revoked during the handshake
             await connection.aclose(TOKEN_REVOKED)
+
+    async def serve_native(self, connection: Connection, credentials: Credentials) -> None:
+        """Serve a connection of the native door until it ends."""
+        size = self._given.inventory.nnodes
+        await serve_native_connection(
+            self.router, self.write_log, connection, credentials, lambda: size
+        )
 
     async def back_up(self, directory: str) -> Payload:
         """Make a backup of the state directory, and return its size in bytes. Raises FluxError."""
@@ -375,12 +394,31 @@ async def _bring_up(
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
+    if config.has_native_door and given.statedir is not None:
+        await _load_native_services(instance, given, given.statedir)
     await _wait_until_jobs_run(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
     if given.statedir is not None:  # the log has the entries of earlier instances, too
         text = f"an instance has started: flux-trio {__version__}, edition {config.edition}"
         instance.write_log(Level.INFO, "broker", text)
+
+
+async def _load_native_services(instance: Instance, given: Surroundings, statedir: Path) -> None:
+    """Load what Flux's own programs ask of a broker itself."""
+    enclosing = given.enclosing
+    attributes = attributes_of(
+        owner=given.userid,
+        hostlist=str(Hostlist.of(given.inventory.hosts.values())),
+        ranks=given.inventory.nnodes,
+        uri=native_uri(statedir / NATIVE_FILE),
+        statedir=str(statedir),
+        started=given.epoch,
+        level=enclosing.level if enclosing else 0,
+    )
+    native = NativeServices(instance.router, attributes, given.inventory.nnodes)
+    instance.supervisor.specs["attr"] = ModuleSpec("attr", native.run)
+    await instance.supervisor.load("attr")
 
 
 async def _wait_until_jobs_run(instance: Instance, owner: int) -> None:
@@ -421,14 +459,24 @@ async def _wait_until_jobs_run(instance: Instance, owner: int) -> None:
 async def _listen_locally(
     instance: Instance, statedir: Path, config: Config, owner: int, nursery: trio.Nursery
 ) -> None:
-    """Open the Unix socket; if that fails, for example for a long path, only log a warning."""
-    path = statedir / SOCKET_FILE
+    """Open the Unix sockets; if one fails, for example for a long path, only log a warning."""
     who_is = functools.partial(local_user, owner=owner, access=config.access)
     mode = open_to_guests(statedir, config)
-    try:
-        await nursery.start(serve_unix, path, mode, who_is, instance.serve)
-    except OSError as error:
-        instance.write_log(Level.WARNING, "broker", f"no Unix socket at {path}: {error}")
+
+    async def listen(
+        serve: Callable[..., Awaitable[None]], name: str, serve_one: OnConnection
+    ) -> str:
+        path = statedir / name
+        try:
+            uri: str = await nursery.start(serve, path, mode, who_is, serve_one)
+        except OSError as error:
+            instance.write_log(Level.WARNING, "broker", f"no Unix socket at {path}: {error}")
+            return ""
+        return uri
+
+    await listen(serve_unix, SOCKET_FILE, instance.serve)
+    if config.has_native_door:
+        instance.native_uri = await listen(serve_native, NATIVE_FILE, instance.serve_native)
 
 
 async def _shut_down(instance: Instance) -> None:

@@ -12,6 +12,7 @@ from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LOG_FILE, OLDER_LOG_FILE, LogBook, LogEntry, LogFile
 from flux_trio.broker.native import serve_native_connection
+from flux_trio.broker.native_services import FLUX_VERSION, NativeServices, attributes_of
 from flux_trio.broker.process import READY, ProcessEnded, Processes
 from flux_trio.broker.remote import RemoteHandle, open_remote, taking_in
 from flux_trio.broker.router import Peer, Router
@@ -30,6 +31,7 @@ from flux_trio.broker.supervisor import (
 from flux_trio.broker.tokens import TOKEN_REVOKED, TokenEntry, Tokens, local_user
 
 __all__ = [
+    "FLUX_VERSION",
     "LOG_FILE",
     "OLDER_LOG_FILE",
     "READY",
@@ -50,6 +52,7 @@ __all__ = [
     "ModuleNotStarted",
     "ModuleSpec",
     "ModuleStatus",
+    "NativeServices",
     "Peer",
     "ProcessEnded",
     "Processes",
@@ -59,6 +62,7 @@ __all__ = [
     "Supervisor",
     "TokenEntry",
     "Tokens",
+    "attributes_of",
     "local_user",
     "open_remote",
     "serve_connection",

@@ -203,11 +203,16 @@ class Outgoing:
             line.trace.received(self.name, "", message, ref)
 
     def _as_sent(self, message: Message, *, was_stream: bool) -> Message:
-        """Return `message` as it travels: Flux wants its stream's flag on the last response too."""
+        """Return `message` as it travels on Flux's own wire, if it does.
+
+        Flux wants the flag of a stream on its last response too. Its clients drop a response
+        without a role.
+        """
         if self._stack is None or not isinstance(message, Response):
             return message
         flags = message.flags | (STREAMING if was_stream else 0)
-        return msgspec.structs.replace(message, routes=self._stack, flags=flags)
+        rolemask = message.rolemask or ROLE_OWNER
+        return msgspec.structs.replace(message, routes=self._stack, flags=flags, rolemask=rolemask)
 
     def _answer_unsendable(self, ref: int, message: Message, text: str) -> None:
         """Send an error in place of an answer that fits into no frame, usually for its size."""

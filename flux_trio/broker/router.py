@@ -313,7 +313,8 @@ class Router:
             return
         if response.matchtag and response.ends_rpc:
             sender.answered(to, response.matchtag)
-        if response.rolemask or response.userid != USERID_UNKNOWN:  # replace claimed identities
+        is_claim = response.rolemask or response.userid != USERID_UNKNOWN
+        if is_claim or not sender.rolemask & ROLE_OWNER:  # no identity means a service of the owner
             response = msgspec.structs.replace(
                 response, userid=sender.userid, rolemask=sender.rolemask
             )

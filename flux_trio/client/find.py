@@ -30,6 +30,7 @@ JOB_VARIABLE: Final = "FLUX_JOB_ID"
 TASK_VARIABLE: Final = "FLUX_TASK_RANK"
 URI_FILE: Final = "uri"
 SOCKET_FILE: Final = "local"
+NATIVE_FILE: Final = "local-0"  # the socket for Flux's own programs
 LOCAL_SCHEME: Final = "local://"  # followed by a state directory
 TOKEN_FILE: Final = "token"  # only its owner may read it: the token gives the owner's rights
 

@@ -66,6 +66,12 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
         return EDITIONS[self.edition]
 
     @property
+    def has_native_door(self) -> bool:
+        """Return whether Flux's own programs may come in, where there is a state directory."""
+        native = self.broker.native
+        return self.edition_value.has_native_door if native is None else native
+
+    @property
     def default_queue(self) -> str | None:
         """Return the queue of jobs that name no queue."""
         return self.policy.jobspec.defaults.system.queue
@@ -147,6 +153,9 @@ def _check(config: Config) -> None:
     """Check rules that the types do not express; FormatError."""
     if config.edition not in EDITIONS:
         raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, "edition")
+    if config.broker.native and not config.edition_value.has_native_door:
+        expected = f"false in the edition {config.edition}, which Flux's programs do not speak"
+        raise FormatError(expected, True, "broker.native")
     check_policy_name(config.sched.policy, "sched.policy")
     _at("exec.kill-timeout", parse_duration, config.exec.kill_timeout)
     _at("exec.output-limit", parse_size, config.exec.output_limit)

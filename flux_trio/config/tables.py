@@ -152,10 +152,14 @@ class AccessConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[broker]`: the address that commands connect to; port 0 takes any free port."""
+    """`[broker]`: the address that commands connect to; port 0 takes any free port.
+
+    `native` says whether Flux's own programs may come in; None: where the edition is theirs.
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    native: bool | None = None
 
 
 class PluginDirective(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -13,7 +13,7 @@ from flux_trio.editions.codec import Codec
 from flux_trio.editions.current import CURRENT
 from flux_trio.editions.edition import Edition
 
-EDITIONS = {CLASSIC.name: CLASSIC}
+EDITIONS = {each.name: each for each in (CLASSIC, CURRENT)}
 """The editions that an instance may start with, by name."""
 
 __all__ = ["CLASSIC", "CURRENT", "EDITIONS", "Codec", "Edition"]

@@ -9,6 +9,7 @@ from flux_trio.editions.edition import Edition
 
 CLASSIC: Final = Edition(
     name="classic",
+    has_native_door=False,
     sched_hello=rfc27.HELLO_EMPTY,
     held_job=rfc27.HELD_JOB_WHOLE,
     sched_ready=rfc27.READY,

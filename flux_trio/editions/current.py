@@ -19,6 +19,7 @@ from flux_trio.editions.edition import Edition
 
 CURRENT: Final = Edition(
     name="current",
+    has_native_door=True,
     sched_hello=rfc27.HELLO,
     held_job=rfc27.HELD_JOB,
     sched_ready=rfc27.READY,

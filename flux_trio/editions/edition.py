@@ -15,6 +15,7 @@ class Edition(msgspec.Struct, frozen=True):
     """The payloads and answers of one edition of RFC 20, 27, 28, 32 and 33."""
 
     name: str
+    has_native_door: bool  # Flux's own programs speak it, and may come in by the native door
 
     # RFC 27
     sched_hello: Codec[rfc27.Hello]

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.broker import LOG_FILE, OLDER_LOG_FILE, TokenEntry, Tokens
-from flux_trio.client import SOCKET_FILE, STARTING_FILE, TOKEN_FILE, URI_FILE
+from flux_trio.client import NATIVE_FILE, SOCKET_FILE, STARTING_FILE, TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap.loading import PLUGINS_DIRECTORY
@@ -34,7 +34,7 @@ STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other fi
 
 _OWN: Final = (
     STATE_FILE, TOKENS_FILE, LOG_FILE, URI_FILE, TOKEN_FILE, STARTING_FILE, SOCKET_FILE,
-    SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE, RESERVE_FILE,
+    NATIVE_FILE, SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE, RESERVE_FILE,
 )  # fmt: skip
 """The files and directories of an instance. Others of it have such a name, and more after - or ."""
 
@@ -75,7 +75,7 @@ def address_files(statedir: Path | None, uri: str, token: str) -> Iterator[None]
                 write_private(path, text)
         yield
     finally:
-        for path in (uri_file, token_file, statedir / SOCKET_FILE):
+        for path in (uri_file, token_file, statedir / SOCKET_FILE, statedir / NATIVE_FILE):
             path.unlink(missing_ok=True)
 
 

@@ -15,6 +15,7 @@ from flux_trio.transports.base import (
     ConnectionRefused,
     Credentials,
     EndOfConnection,
+    OnConnection,
     TransportError,
 )
 from flux_trio.transports.connecting import connect_websocket
@@ -22,7 +23,7 @@ from flux_trio.transports.door import serve_unix, serve_websocket
 from flux_trio.transports.inbox import Inbox
 from flux_trio.transports.memory import MemoryConnection, memory_pair
 from flux_trio.transports.native import NativeConnection, connect_native, open_native
-from flux_trio.transports.native_door import serve_native
+from flux_trio.transports.native_door import native_uri, serve_native
 from flux_trio.transports.paced import PacedConnection
 
 __all__ = [
@@ -36,11 +37,13 @@ __all__ = [
     "Inbox",
     "MemoryConnection",
     "NativeConnection",
+    "OnConnection",
     "PacedConnection",
     "TransportError",
     "connect_native",
     "connect_websocket",
     "memory_pair",
+    "native_uri",
     "open_native",
     "serve_native",
     "serve_unix",

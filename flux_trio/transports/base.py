@@ -6,7 +6,8 @@ transport identifies the peer (`Credentials`) before it makes the connection.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -96,3 +97,7 @@ class Connection(Protocol):
 
         Takes a few seconds at most, whatever the peer does and even when cancelled.
         """
+
+
+OnConnection: TypeAlias = Callable[[Connection, Credentials], Awaitable[None]]
+"""What a door does with a connection: it owns the connection while it runs."""

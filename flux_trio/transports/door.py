@@ -7,7 +7,7 @@ a WebSocket on a stream.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -19,7 +19,7 @@ from wsproto.frame_protocol import FrameProtocol
 from flux_trio.messages import Errno
 from flux_trio.messages.address import uri_of, uri_of_socket
 from flux_trio.messages.codec import FRAME_BYTES_MAX
-from flux_trio.transports.base import Connection, Credentials
+from flux_trio.transports.base import Credentials, OnConnection
 from flux_trio.transports.gate import GUEST_FRAME_BYTES_MAX, NO_ACCESS, Gate, Refusal, is_guest
 from flux_trio.transports.listening import bound, peer_userid
 from flux_trio.transports.paced import CLOSE_S_MAX
@@ -35,7 +35,6 @@ from flux_trio.transports.websocket import (
 )
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
-OnConnection: TypeAlias = Callable[[Connection, Credentials], Awaitable[None]]
 
 _CLOSE_FRAME: Final = b"\x88"  # its first byte (RFC 6455, 5.2): final, opcode 8
 STATUSES: Final = {Errno.EACCES: 401, Errno.EPERM: 403, Errno.EAGAIN: 429}

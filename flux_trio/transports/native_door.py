@@ -6,23 +6,18 @@ the errno of the refusal. Frames follow.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
 
 import trio
 
 from flux_trio.messages import Errno
 from flux_trio.messages.codec import FRAME_BYTES_MAX
-from flux_trio.transports.base import Connection, Credentials
+from flux_trio.transports.base import Credentials, OnConnection
 from flux_trio.transports.gate import GUEST_FRAME_BYTES_MAX, NO_ACCESS, Gate, Refusal, is_guest
 from flux_trio.transports.listening import bound, peer_userid
 from flux_trio.transports.native import WELCOME, open_native
-
-SCHEME: Final = "local"
-
-OnConnection: TypeAlias = Callable[[Connection, Credentials], Awaitable[None]]
 
 
 async def serve_native(
@@ -43,7 +38,12 @@ async def serve_native(
         async with trio.open_nursery() as nursery:
             door = _NativeDoor(who_is, on_connection)
             await nursery.start(trio.serve_listeners, door.serve, [listener])
-            task_status.started(f"{SCHEME}://{path}")
+            task_status.started(native_uri(path))
+
+
+def native_uri(path: Path) -> str:
+    """Return the address of the socket `path`, as FLUX_URI has it."""
+    return f"local://{path}"
 
 
 class _NativeDoor:
