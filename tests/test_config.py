@@ -153,7 +153,7 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
             '[kvs]\nsynchronous = "off"',
             'site.toml.kvs.synchronous: expected one of full, normal, got "off"',
         ),
-        ('edition = "next"', 'site.toml.edition: expected one of classic, got "next"'),
+        ('edition = "next"', 'site.toml.edition: expected one of classic, current, got "next"'),
         (
             '[exec]\nkill-timeout = "5 s"',
             'site.toml.exec.kill-timeout: expected a duration such as "30", "1.5h" or "inf" '
@@ -188,3 +188,11 @@ def test_value_that_no_message_can_have_is_refused_when_it_is_read(text: str, ke
     with pytest.raises(FormatError) as refused:
         parse_config(text)
     assert key in str(refused.value)
+
+
+def test_a_native_door_is_open_where_the_edition_is_that_of_fluxs_programs() -> None:
+    assert parse_config('edition = "current"').has_native_door
+    assert not parse_config('edition = "current"\n[broker]\nnative = false').has_native_door
+    assert not parse_config("").has_native_door
+    with pytest.raises(FormatError, match="false in the edition classic, which Flux's programs do"):
+        parse_config("[broker]\nnative = true")

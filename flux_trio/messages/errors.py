@@ -35,6 +35,7 @@ _TEXT = {
     Errno.EIO: "Input/output error",
     Errno.ECHILD: "No child processes",
     Errno.EAGAIN: "Resource temporarily unavailable",
+    Errno.EACCES: "Permission denied",
     Errno.EBUSY: "Device or resource busy",
     Errno.EEXIST: "File exists",
     Errno.EINVAL: "Invalid argument",

@@ -137,7 +137,10 @@ def test_what_is_written_is_read_again(edition: Edition, field: str, value: Any)
 
 
 def test_editions_are_found_by_their_own_name_and_are_values_that_nobody_changes() -> None:
-    assert {name: edition.name for name, edition in EDITIONS.items()} == {"classic": "classic"}
+    assert {name: edition.name for name, edition in EDITIONS.items()} == {
+        "classic": "classic",
+        "current": "current",
+    }
     with pytest.raises(AttributeError, match="immutable"):
         CLASSIC.hello_needs_no_start_outstanding = False  # type: ignore[misc]  # that is the point
 
