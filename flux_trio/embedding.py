@@ -23,7 +23,13 @@ import trio
 
 from flux_trio.broker import ModuleCrashed, ModuleNotStarted
 from flux_trio.client import SOCKET_FILE, Client, open_client
-from flux_trio.config import Config, FakeResourcesConfig, check_policy_name, parse_config
+from flux_trio.config import (
+    Config,
+    FakeResourcesConfig,
+    check_edition,
+    check_policy_name,
+    parse_config,
+)
 from flux_trio.instance import Instance, Surroundings, durable_store, error_of_start
 from flux_trio.instance import open_instance as run_instance
 from flux_trio.jobtap import PluginSource, plugin_sources, search_path
@@ -35,7 +41,7 @@ from flux_trio.services.inventory import find_inventory
 from flux_trio.services.module_process import system_clock
 from flux_trio.store.living import Living, sole_instance
 from flux_trio.store.original import is_copy
-from flux_trio.store.state_directory import STATE_FILE, foreign_file
+from flux_trio.store.state_directory import STATE_FILE, foreign_file, other_edition
 
 IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
 END_S_MAX: Final = 2 * IDLE_S_MAX  # of the jobs, then of the modules
@@ -100,6 +106,7 @@ async def open_instance(
     nodes: int | None = None,
     cores: int | None = None,
     policy: str | None = None,
+    edition: str | None = None,
     plugins: Iterable[PluginSource] = (),
     simulate: bool = False,
     statedir: str | os.PathLike[str] | None = None,
@@ -108,21 +115,21 @@ async def open_instance(
     """Run an instance during the block.
 
     This machine acts as `nodes` nodes (1), each with `cores` cores, or with its own. `policy` is
-    fifo, easy, conservative or FILE.py:Class. Each of `plugins` is a jobtap plugin, makes one, or
-    is the path of its file.
+    fifo, easy, conservative or FILE.py:Class; `edition`, of the RFCs, is classic or current. Each
+    of `plugins` is a jobtap plugin, makes one, or is the path of its file.
     With `simulate` jobs run for their duration without processes, on 4 cores a node. Without
     `statedir` the state is temporary, and jobs that are active at the end are canceled; else they
     go on, and the next instance there takes them over. `config` has everything else, as TOML.
 
     Raises ValueError for fewer than one node or core, TypeError for `plugins` of another type,
-    FormatError for a wrong `config` or name of a `policy`, and InstanceFailed if the instance does
-    not start, and also if it ends by itself, when a service has crashed that it cannot do without:
-    then the block is cancelled. Errors of the block are raised as they are.
+    FormatError for a wrong `config`, `edition` or name of a `policy`, and InstanceFailed if the
+    instance does not start, and also if it ends by itself, when a service has crashed that it
+    cannot do without: then the block is cancelled. Errors of the block are raised as they are.
     """
-    wanted = _config(config, nodes, cores, policy, simulate=simulate)
+    wanted = _config(config, nodes, cores, policy, edition, simulate=simulate)
     sources = plugin_sources(plugins)
     with ExitStack() as opened:
-        directory = _directory(opened, statedir)
+        directory = _directory(opened, statedir, wanted.edition)
         given = _surroundings(wanted, directory, sources)
         if trio.lowlevel.in_trio_run():
             async with _running(wanted, given, lasting=statedir is not None):
@@ -137,6 +144,7 @@ def _config(
     nodes: int | None,
     cores: int | None,
     policy: str | None,
+    edition: str | None,
     *,
     simulate: bool,
 ) -> Config:
@@ -156,10 +164,13 @@ def _config(
     if policy is not None:
         check_policy_name(policy, "policy")
         read = replace(read, sched=replace(read.sched, policy=policy))
+    if edition is not None:
+        check_edition(edition)
+        read = replace(read, edition=edition)
     return read
 
 
-def _directory(opened: ExitStack, statedir: str | os.PathLike[str] | None) -> Path:
+def _directory(opened: ExitStack, statedir: str | os.PathLike[str] | None, edition: str) -> Path:
     if statedir is not None:
         directory = Path(statedir).absolute()
         try:
@@ -169,6 +180,8 @@ def _directory(opened: ExitStack, statedir: str | os.PathLike[str] | None) -> Pa
             if is_copy(directory / STATE_FILE):
                 raise InstanceFailed(f"{directory} is a copy: `flux-trio restore` makes another")
             opened.enter_context(sole_instance(directory))
+            if found := other_edition(directory, edition):
+                raise InstanceFailed(found)
         except (OSError, Living) as error:
             raise InstanceFailed(str(error)) from error
         return directory

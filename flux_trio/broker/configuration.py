@@ -118,6 +118,9 @@ class Configuration:
     async def _change(self, handle: Handle, new: Config) -> Payload:
         """Apply `new`; ConfigRefused if a service refuses, and then the old one stays in force."""
         async with self._changing:
+            if new.edition != self.config.edition:
+                text = f"expected {self.config.edition!r}, which this instance speaks until its end"
+                raise ConfigRefused(f"edition: {text}: got {new.edition!r}")
             for service in APPLIED_BY:
                 await self._offer(handle, service, new)
             old, self.config = self.config, new

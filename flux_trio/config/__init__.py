@@ -14,7 +14,7 @@ from flux_trio.config.assignment import (
     assign,
     required_by,
 )
-from flux_trio.config.parsing import Config, parse_config, read_config
+from flux_trio.config.parsing import Config, check_edition, parse_config, read_config
 from flux_trio.config.policy import Access, JobSize, Limits, Policy, PolicyTable, QueueTable
 from flux_trio.config.tables import (
     POLICIES_EXPECTED,
@@ -68,6 +68,7 @@ __all__ = [
     "VerifyMode",
     "access_refusal",
     "assign",
+    "check_edition",
     "check_policy_name",
     "is_policy_of_file",
     "parse_config",

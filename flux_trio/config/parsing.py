@@ -149,10 +149,15 @@ def read_config(
     return config
 
 
+def check_edition(name: str) -> None:
+    """Raise FormatError unless there is an edition with this name."""
+    if name not in EDITIONS:
+        raise FormatError(f"one of {', '.join(EDITIONS)}", name, "edition")
+
+
 def _check(config: Config) -> None:
     """Check rules that the types do not express; FormatError."""
-    if config.edition not in EDITIONS:
-        raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, "edition")
+    check_edition(config.edition)
     if config.broker.native and not config.edition_value.has_native_door:
         expected = f"false in the edition {config.edition}, which Flux's programs do not speak"
         raise FormatError(expected, True, "broker.native")

@@ -16,6 +16,7 @@ import msgspec
 from flux_trio.broker import LOG_FILE, OLDER_LOG_FILE, TokenEntry, Tokens
 from flux_trio.client import NATIVE_FILE, SOCKET_FILE, STARTING_FILE, TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
+from flux_trio.editions import CLASSIC
 from flux_trio.formats import FormatError
 from flux_trio.jobtap.loading import PLUGINS_DIRECTORY
 from flux_trio.messages import ROLE_OWNER
@@ -27,6 +28,7 @@ from flux_trio.store.room import RESERVE_FILE, suppress_no_room
 
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
+EDITION_FILE: Final = "edition"
 LOG_FILES: Final = (LOG_FILE, OLDER_LOG_FILE)
 SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection
@@ -34,7 +36,7 @@ STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other fi
 
 _OWN: Final = (
     STATE_FILE, TOKENS_FILE, LOG_FILE, URI_FILE, TOKEN_FILE, STARTING_FILE, SOCKET_FILE,
-    NATIVE_FILE, SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE, RESERVE_FILE,
+    NATIVE_FILE, SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE, RESERVE_FILE, EDITION_FILE,
 )  # fmt: skip
 """The files and directories of an instance. Others of it have such a name, and more after - or ."""
 
@@ -53,6 +55,29 @@ def foreign_file(statedir: Path) -> str:
             if found:
                 return found
     return ""
+
+
+def other_edition(statedir: Path, edition: str) -> str:
+    """Return why no instance of `edition` can start in `statedir`, "" if one can.
+
+    What is stored there is in the words of the edition that its first instance spoke: a new
+    directory gets a note of `edition`, and one without a note is classic. Raises OSError.
+    """
+    path = statedir / EDITION_FILE
+    if not (statedir / STATE_FILE).exists():
+        write_private(path, f"{edition}\n")
+        return ""
+    try:
+        stored = read_private(path).decode().strip()
+    except FileNotFoundError:
+        stored = CLASSIC.name
+    if stored == edition:
+        return ""
+    return (
+        f"{statedir} has the state of an instance of edition {stored}, and this one would speak "
+        f"{edition}. Nothing was converted: start with --edition {stored}, or let an instance of "
+        f"edition {edition} begin in another directory"
+    )
 
 
 @contextmanager

@@ -14,8 +14,10 @@ import trio
 import trio.testing
 
 from flux_trio.broker import Handle
-from flux_trio.editions.rfc27 import AllocType
-from flux_trio.formats import Idset, ResourceSet, format_r, job_key
+from flux_trio.editions import CLASSIC, Edition
+from flux_trio.editions.rfc27 import AllocAnswer, AllocType
+from flux_trio.editions.rfc28 import DEFAULT_GROUP, Acquire
+from flux_trio.formats import Idset, ResourceSet, format_r, job_key, parse_r
 from flux_trio.messages import Errno, Message, Request, Response, respond_error, topics
 
 RETURN = object()
@@ -62,11 +64,14 @@ class FakeScheduler(Fake):
     """A scheduler that says hello and ready, and grants only when it is told to.
 
     `limit` is the number of alloc requests at a time (RFC 27), None: no limit. With `frees` it
-    answers sched.free.
+    answers sched.free where the edition has an answer.
     """
 
-    def __init__(self, limit: int | None = None, *, frees: bool = True) -> None:
+    def __init__(
+        self, limit: int | None = None, *, frees: bool = True, edition: Edition = CLASSIC
+    ) -> None:
         super().__init__()
+        self.edition = edition
         self.mode = {"mode": "unlimited"} if limit is None else {"mode": "limited", "limit": limit}
         self.frees = frees
         self.granted: list[int] = []
@@ -79,7 +84,8 @@ class FakeScheduler(Fake):
         self.handle = handle
         handle.register(topics.SCHED)
         task_status.started()
-        async with handle.stream(topics.RESOURCE_ACQUIRE, {"group": "default"}) as resources:
+        acquire = self.edition.acquire.write(Acquire(DEFAULT_GROUP))
+        async with handle.stream(topics.RESOURCE_ACQUIRE, acquire) as resources:
             acquired = ResourceSet.parse((await anext(resources))["resources"])
             self._machine = [
                 (rank, core) for rank in acquired.ranks for core in acquired.cores(rank)
@@ -100,7 +106,7 @@ class FakeScheduler(Fake):
             assert isinstance(message.payload, dict)
             jobid = message.payload["id"]
             self._given.pop(jobid, None)
-            if self.frees:
+            if self.frees and self.edition.free_answer is not None:
                 self.say(topics.SCHED_FREE, {"id": jobid})
 
     def say(self, topic: str, payload: Any, errnum: int = 0) -> None:
@@ -111,7 +117,7 @@ class FakeScheduler(Fake):
         """Answer sched.alloc."""
         self.say(topics.SCHED_ALLOC, {"id": jobid, "type": int(kind), **more})
 
-    async def write(self, jobid: int, cores: dict[int, int] | None = None) -> None:
+    async def write(self, jobid: int, cores: dict[int, int] | None = None) -> ResourceSet:
         """Write R: so many cores of each rank, from core 0 on; without `cores`, one free core."""
         if cores is None:
             rank, core = self._given[jobid] = self._free_place()
@@ -120,6 +126,7 @@ class FakeScheduler(Fake):
             bits = {rank: (1 << n) - 1 for rank, n in cores.items()}
         text = r_of(bits, self.handle.now())
         await self.handle.call(topics.KVS_COMMIT, {"ops": [["put", job_key(jobid, "R"), text]]})
+        return parse_r(text)
 
     def _free_place(self) -> tuple[int, int]:
         taken = self._given.values()
@@ -133,8 +140,8 @@ class FakeScheduler(Fake):
 
     async def grant(self, jobid: int, cores: dict[int, int] | None = None) -> None:
         """Write R, then answer SUCCESS; return when nothing more happens by itself."""
-        await self.write(jobid, cores)
-        self.answer(jobid, AllocType.SUCCESS)
+        granted = AllocAnswer(jobid, AllocType.SUCCESS, R=await self.write(jobid, cores))
+        self.say(topics.SCHED_ALLOC, self.edition.alloc_answer.write(granted))
         await trio.testing.wait_all_tasks_blocked()
 
 

@@ -13,9 +13,12 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Final, Self
 
+import msgspec
+
 from flux_trio.broker import Handle, ModuleSpec
-from flux_trio.config import Config, parse_config
+from flux_trio.config import Config, check_edition, parse_config
 from flux_trio.cores.job_manager.calls import User
+from flux_trio.editions import Edition
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import (
     IDS_MAX,
@@ -47,13 +50,15 @@ WAIT_S: Final = 86_400.0
 class InstanceHarness:
     """An instance in a `with` block; the end of the block judges it by the clauses of the RFCs.
 
-    The default `inventory` has four nodes of four cores. `config` is a Config or its text (TOML).
+    The default `inventory` has four nodes of four cores. `config` is a Config or its text (TOML);
+    `edition`, of the RFCs, is classic or current.
     Each of `plugins` is one, or what makes one: its class, a function, the path of its file. A new
     job manager makes its plugins anew, except those that were given as objects. `users` has names
     and groups by userid: {1001: ("alice", {"physics"})}. The `seed` orders Trio's tasks. `breaking`
     are the clauses that the test breaks on purpose; with None the instance is not judged. Raises
-    PluginError for a bad file of a plugin, ValueError if `breaking` has a name of no clause,
-    TypeError for an option of another type. The end of the block raises as `check` does.
+    PluginError for a bad file of a plugin, FormatError for an unknown `edition`, ValueError if
+    `breaking` has a name of no clause, TypeError for an option of another type. The end of the
+    block raises as `check` does.
     """
 
     def __init__(
@@ -63,14 +68,24 @@ class InstanceHarness:
         config: Config | str = "",
         plugins: Iterable[PluginSource] = (),
         users: Mapping[int, tuple[str, Iterable[str]]] | None = None,
+        edition: str | None = None,
         seed: int = 0,
         breaking: Collection[str] | None = (),
     ) -> None:
-        options = {"config": config, "inventory": inventory, "plugins": plugins, "users": users}
+        options = {
+            "config": config,
+            "edition": edition,
+            "inventory": inventory,
+            "plugins": plugins,
+            "users": users,
+        }
         if text := wrong_text(options):
             raise TypeError(text)
         self._inventory = inventory
         self._config = parse_config(config) if isinstance(config, str) else config
+        if edition is not None:
+            check_edition(edition)
+            self._config = msgspec.structs.replace(self._config, edition=edition)
         self._given = GivenPlugins(plugins)
         self.plugins: list[Plugin] = self._given.present
         """The plugins of the present job manager, in the order in which they were given."""
@@ -92,6 +107,11 @@ class InstanceHarness:
         self._errors = PluginErrors()
         self.plugin_errors: list[BaseException] = self._errors.found
         """What plugins have raised so far, with their own tracebacks."""
+
+    @property
+    def edition(self) -> Edition:
+        """The edition of the RFCs that the instance speaks."""
+        return self._config.edition_value
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -290,7 +310,7 @@ class PlayedScheduler:
 
     def __init__(self, instance: InstanceHarness, limit: int | None = None) -> None:
         self._instance = instance
-        self.fake = FakeScheduler(limit)
+        self.fake = FakeScheduler(limit, edition=instance.edition)
         instance.play(topics.SCHED, self.fake)
 
     @property

@@ -23,6 +23,10 @@ def _is_config(value: object) -> bool:
     return isinstance(value, Config | str)
 
 
+def _is_edition(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
 def _is_inventory(value: object) -> bool:
     return value is None or isinstance(value, ResourceSet)
 
@@ -50,6 +54,7 @@ def _is_user(value: object) -> bool:
 
 _OPTIONS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "config": (_is_config, "a flux_trio.config.Config or its text (TOML)"),
+    "edition": (_is_edition, "classic or current"),
     "inventory": (_is_inventory, "a flux_trio.formats.ResourceSet"),
     "plugins": (_are_plugins, "a list"),
     "users": (_are_users, 'names and groups by userid, such as {1001: ("alice", ["physics"])}'),

@@ -27,6 +27,8 @@ _MARKERS: Final = (
     "flux_breaks(*properties): the test breaks these clauses or properties on purpose",
     "flux_unjudged: the test's instance or world is not judged",
     "flux_depth(depth): play the test's world at this depth, `cores` or `stack`",
+    "flux_edition(edition): the test's instance or world speaks this edition, `classic` or "
+    "`current`",
     "flux_instance(**options): start the fixture `instance` with these options",
 )
 
@@ -38,6 +40,7 @@ _OPTIONS: Final = ("config", "inventory", "plugins", "users")
 """The options of the marker flux_instance."""
 
 _DEPTHS: Final = ("cores", "stack")
+_EDITIONS: Final = ("classic", "current")
 
 _OURS: Final = frozenset(
     ("flux_seed", "world", "faults", "instance", "fake_scheduler", "fake_exec", "plugin_harness")
@@ -63,6 +66,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--flux-depth",
         choices=_DEPTHS,
         help="play worlds at this depth: cores without Trio, or the whole stack",
+    )
+    group.addoption(
+        "--flux-edition",
+        choices=_EDITIONS,
+        help="let instances and worlds speak this edition of the RFCs",
     )
 
 
@@ -221,14 +229,16 @@ def _breaking_without_properties(request: pytest.FixtureRequest) -> set[str] | N
     return None if breaking is None else breaking - unknown
 
 
-def _marked_depth(request: pytest.FixtureRequest) -> str:
-    """Return the depth that the marker flux_depth of the test names."""
-    marker = request.node.get_closest_marker("flux_depth")
-    asked = ("cores",) if marker is None else marker.args
-    if len(asked) != 1 or asked[0] not in _DEPTHS:
-        given = ", ".join(map(repr, asked))
-        _refuse(f"flux_depth: expected one of {', '.join(_DEPTHS)}, got flux_depth({given})")
-    return str(asked[0])
+def _marked(request: pytest.FixtureRequest, what: str, words: tuple[str, ...]) -> str | None:
+    """Return which of `words` the option of `what` says, or else the test's marker."""
+    asked: str | None = request.config.getoption(f"flux_{what}")
+    marker = request.node.get_closest_marker(f"flux_{what}")
+    if asked is not None or marker is None:
+        return asked
+    if len(marker.args) != 1 or marker.args[0] not in words:
+        given = ", ".join(map(repr, marker.args))
+        _refuse(f"flux_{what}: expected one of {', '.join(words)}, got flux_{what}({given})")
+    return str(marker.args[0])
 
 
 @pytest.fixture
@@ -236,8 +246,9 @@ def world(request: pytest.FixtureRequest, flux_seed: int) -> WorldHarness:
     """A world that the test plans and plays."""
     from flux_trio.testing.world_harness import WorldHarness
 
-    asked: Any = request.config.getoption("flux_depth") or _marked_depth(request)
-    harness = WorldHarness(flux_seed, breaking=_breaking(request), depth=asked)
+    depth: Any = _marked(request, "depth", _DEPTHS) or "cores"
+    edition: Any = _marked(request, "edition", _EDITIONS) or "classic"
+    harness = WorldHarness(flux_seed, breaking=_breaking(request), depth=depth, edition=edition)
     _check_at_end(request, harness.check, AssertionError, ValueError)
     return harness
 
@@ -271,7 +282,8 @@ def instance(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[Instanc
             f"files, got the object {shared[0]!r}, which the instances of all tests would share"
         )
     breaking = _breaking_without_properties(request)
-    with InstanceHarness(seed=flux_seed, breaking=breaking, **options) as harness:
+    edition = _marked(request, "edition", _EDITIONS)
+    with InstanceHarness(seed=flux_seed, breaking=breaking, edition=edition, **options) as harness:
         _check_at_end(request, harness.check, ClausesBroken)
         yield harness
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 from flux_trio.instance import more_sinks
 from flux_trio.judge import Judgement, Monitor, Violation
-from flux_trio.judge.rules import CLAUSE_RULES
-from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses
+from flux_trio.judge.rules import CLASSIC, edition_of
+from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses, clause_rules
 from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.trace import Batches, Kind, Record, Sink
 from flux_trio.views import verdict_text
@@ -31,15 +31,20 @@ class _Watcher:
     """A monitor, and the records for its violations."""
 
     def __init__(self) -> None:
-        self._monitor = Monitor(CLAUSE_RULES, all_clauses())
-        self._batches = Batches(self._monitor.observe)
+        self._begin(CLASSIC)
         self._records: list[Record] = []
         self._rest = _RestTracker()
         self._is_ending = False
         self._reported: set[tuple[str, str, str]] = set()
 
+    def _begin(self, edition: str) -> None:
+        self._monitor = Monitor(clause_rules(edition), all_clauses())
+        self._batches = Batches(self._monitor.observe)
+
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink."""
+        if record.kind == Kind.CONFIG and not self._records:
+            self._begin(edition_of(record))
         self._records.append(record)
         self._batches.append(record)
         self._rest.observe(record)

@@ -32,7 +32,7 @@ from flux_trio.lab import (
 )
 from flux_trio.lab.plans.files import plan_to_toml
 from flux_trio.lab.plans.never_struck import never_struck, never_struck_text
-from flux_trio.lab.plans.plan import Depth
+from flux_trio.lab.plans.plan import DEFAULT_EDITION, Depth, Edition
 from flux_trio.lab.properties.plugin_failures import PLUGIN, is_of_user
 from flux_trio.lab.stories.campaign import plan_breaks
 from flux_trio.lab.stories.telling import name_refusal, unknown_text
@@ -104,7 +104,7 @@ class _Listed(Generic[T]):
 class WorldHarness:
     """A world that begins with `seed`; `breaking` are properties that the test breaks on purpose.
 
-    With `breaking` None the world is not judged. `depth` is that of the plan.
+    With `breaking` None the world is not judged. `depth` and `edition` are those of the plan.
     """
 
     jobs = _Listed[JobPlan]()
@@ -115,9 +115,14 @@ class WorldHarness:
     """The faults that are to strike."""
 
     def __init__(
-        self, seed: int = 0, *, breaking: Collection[str] | None = (), depth: Depth = "cores"
+        self,
+        seed: int = 0,
+        *,
+        breaking: Collection[str] | None = (),
+        depth: Depth = "cores",
+        edition: Edition = DEFAULT_EDITION,
     ) -> None:
-        self._plan = Plan(seed, depth=depth)
+        self._plan = Plan(seed, depth=depth, edition=edition)
         self._breaking = breaking
         self.jobs, self.actions, self.faults = [], [], []
         self.trace: list[Record] = []
@@ -149,7 +154,8 @@ class WorldHarness:
     def configure(
         self, *, plugins: Iterable[str | os.PathLike[str] | PluginFile] | None = None, **fields: Any
     ) -> None:
-        """Set fields of the plan: nnodes, cores, policy, limit, late, queues, depth, store.
+        """Set fields of the plan: nnodes, cores, policy, limit, late, queues, depth,
+        edition, store.
 
         `plugins` are the files of jobtap plugins, each a path or a PluginFile with its conf; in
         each play they are loaded anew.
@@ -164,8 +170,13 @@ class WorldHarness:
         self._plan = msgspec.structs.replace(self._plan, **fields)
 
     def draw(self) -> Plan:
-        """Use the plan that the seed draws, and return it; depth, store and plugins stay."""
-        ours = {name: getattr(self._plan, name) for name in ("depth", "store", "plugins")}
+        """Use the plan that the seed draws, and return it.
+
+        Depth, edition, store and plugins stay.
+        """
+        ours = {
+            name: getattr(self._plan, name) for name in ("depth", "edition", "store", "plugins")
+        }
         self.plan = msgspec.structs.replace(draw_plan(self._plan.seed), **ours)
         return self.plan
 

@@ -15,6 +15,7 @@ from tests.support.asking import GUEST_USERID, OWNER_USERID
 from tests.support.modules import ModuleWorld
 
 OLD = parse_config("[policy.limits]\nduration = '1h'")
+OTHER_EDITION = parse_config('edition = "current"')
 NEW = parse_config("[policy.limits]\nduration = '2h'\n[sched]\npolicy = 'easy'")
 
 
@@ -134,6 +135,17 @@ async def test_one_that_the_job_manager_refuses_changes_nothing(world: ConfigWor
     assert [name for name, _ in world.given] == ["job-manager"]
     assert world.changes == []
     assert (await world.call("config.get"))["config"] == OLD.to_json()
+
+
+async def test_one_of_another_edition_is_asked_of_nobody(world: ConfigWorld) -> None:
+    """The modules of an instance speak with each other: all of them speak one edition."""
+    await world.start("job-manager")
+    world.file = OTHER_EDITION
+    told = await world.call("config.reload")
+    expected = "expected 'classic', which this instance speaks until its end: got 'current'"
+    assert told == {"refusal": f"edition: {expected}"}
+    assert world.given == []
+    assert world.changes == []
 
 
 async def test_invalid_one_is_asked_of_nobody(world: ConfigWorld) -> None:

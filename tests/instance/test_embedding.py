@@ -61,6 +61,33 @@ async def ended(instance: Embedded, **shape: int) -> bool:
         return (await (await client.submit(jobspec)).wait()).success
 
 
+@ONE_HOST
+def test_state_directory_keeps_the_edition_that_it_began_with(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_instance(
+            statedir=tmp_path / "new", edition="current", simulate=True
+        ) as instance:
+            async with instance.connect() as client:
+                assert (await client.call("broker.info"))["edition"] == "current"
+            assert await ended(instance)
+        with pytest.raises(InstanceFailed, match=r"of edition current, .*--edition current"):
+            async with open_instance(statedir=tmp_path / "new"):
+                pass
+        async with open_instance(statedir=tmp_path / "new", edition="current"):
+            pass
+        async with open_instance(statedir=tmp_path / "old"):
+            pass
+        (tmp_path / "old" / "edition").unlink()  # as one that was made before there was the note
+        with pytest.raises(InstanceFailed, match=r"of edition classic, .*--edition classic"):
+            async with open_instance(statedir=tmp_path / "old", edition="current"):
+                pass
+        with pytest.raises(FormatError, match="edition: expected one of classic, current"):
+            async with open_instance(edition="newest"):
+                pass
+
+    run(main)
+
+
 def test_what_is_given_counts(run: Run) -> None:
     async def main() -> None:
         async with open_instance(

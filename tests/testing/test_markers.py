@@ -49,6 +49,35 @@ def test_clause_or_property_that_is_unknown_is_refused(run: Run) -> None:
     )
 
 
+def test_edition_is_that_of_the_option_or_of_the_marker(run: Run) -> None:
+    test = """
+        import pytest
+
+        @pytest.mark.flux_edition("current")
+        def test_marked(world, instance, fake_scheduler):
+            assert (world.plan.edition, instance.edition.name) == ("current", "current")
+            world.submit()
+            world.play()
+            job = instance.submit()
+            fake_scheduler.grant(job)
+            instance.wait(job)
+            granted = [each.message.payload for each in instance.trace if each.message is not None
+                       and each.kind == "send" and each.message.topic == "sched.alloc"]
+            assert granted[-1]["R"]["version"] == 1
+
+        def test_unmarked(world, instance):
+            assert world.plan.edition == instance.edition.name == "EDITION"
+            world.play()
+
+        @pytest.mark.flux_instance(config='edition = "current"')
+        def test_configured(instance):
+            assert instance.edition.name == "current"
+        """
+    run(test.replace("EDITION", "classic")).assert_outcomes(passed=3)
+    test = test.replace("EDITION", "current").replace("@pytest.mark.flux_edition", "# ")
+    run(test, "--flux-edition", "current").assert_outcomes(passed=3)
+
+
 def test_property_of_the_user_is_known_where_it_is_played(run: Run) -> None:
     result = run("""
         import pytest
@@ -233,6 +262,7 @@ DEPTH = "flux_depth: expected one of cores, stack, got"
         ("flux_seeds(True)", NSEEDS),
         ("flux_depth()", DEPTH),
         ("flux_depth('core')", DEPTH),
+        ("flux_edition('newest')", "flux_edition: expected one of classic, current, got"),
     ],
 )
 def test_marker_is_wrong_in_one_test_only(run: Run, given: str, said: str) -> None:

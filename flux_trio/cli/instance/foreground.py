@@ -64,7 +64,7 @@ from flux_trio.services.module_process import system_clock
 from flux_trio.store.living import Living, sole_instance
 from flux_trio.store.original import inode_path, is_copy
 from flux_trio.store.room import reserve
-from flux_trio.store.state_directory import STATE_FILE, foreign_file
+from flux_trio.store.state_directory import STATE_FILE, foreign_file, other_edition
 from flux_trio.trace import TurnSink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
@@ -87,6 +87,7 @@ class ConfigSource(msgspec.Struct, frozen=True):
     path: Path | None = None
     targets: int | None = None  # --test-size
     policy: str | None = None  # --policy
+    edition: str | None = None  # --edition
 
     def read(self) -> Config:
         """Read the configuration. Raises CommandError."""
@@ -97,6 +98,8 @@ class ConfigSource(msgspec.Struct, frozen=True):
                 raise CommandError(got)
             sched = msgspec.structs.replace(config.sched, policy=self.policy)
             config = msgspec.structs.replace(config, sched=sched)
+        if self.edition is not None:
+            config = msgspec.structs.replace(config, edition=self.edition)
         if self.targets is None:
             return config
         if config.names_resources:
@@ -151,6 +154,8 @@ def run(startup: Startup) -> int:
         gc.set_threshold(*SERVING)
         with unwrapping(*EXPECTED), startup.ending.taking(_ending_signals(startup.manager)):
             startup.opened.enter_context(sole_instance(startup.statedir))
+            if found := other_edition(startup.statedir, startup.config.edition):
+                raise CommandError(found)
             if startup.lasting:
                 startup.opened.enter_context(reserve(startup.statedir))
             return trio.run(_run, startup)

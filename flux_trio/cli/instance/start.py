@@ -11,7 +11,7 @@ import click
 
 from flux_trio.cli.terminal.errors import remark
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import POLICY
+from flux_trio.cli.terminal.params import POLICY, spoken_edition
 
 LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
@@ -40,6 +40,7 @@ LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "
     help="Schedule by this policy, as sched.policy does: fifo, easy, conservative, or a class of "
     "yours, FILE.py:Class.",
 )
+@spoken_edition(", as the key edition does")
 @click.option(
     "--statedir",
     type=click.Path(path_type=Path),
@@ -83,6 +84,7 @@ def start(
     config: Path | None,
     targets: int | None,
     policy: str | None,
+    edition: str | None,
     statedir: Path | None,
     trace: Path | None,
     trace_environments: bool,
@@ -145,7 +147,7 @@ def start(
         from flux_trio.cli.instance.service_manager import service_manager
         from flux_trio.messages import Level
 
-        source = ConfigSource(config, targets, policy)
+        source = ConfigSource(config, targets, policy, edition)
         startup = Startup(
             source=source,
             config=source.read(),

@@ -9,7 +9,7 @@ import click
 
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.examples import Group
-from flux_trio.cli.terminal.params import DURATION
+from flux_trio.cli.terminal.params import DURATION, spoken_edition
 
 if TYPE_CHECKING:
     from flux_trio.lab.exercise import Findings, Kit, Part
@@ -26,6 +26,7 @@ _deadline = click.option(
     help="Wait for each answer of the program while it is idle for so long in all. The time in "
     "which it uses the processor, or waits for one, counts a tenth.",
 )
+_edition = spoken_edition(" with the program")
 
 
 @click.group(cls=Group)
@@ -41,6 +42,7 @@ def exercise() -> None:
 @exercise.command(context_settings={"allow_interspersed_args": False})
 @_command
 @_deadline
+@_edition
 @click.option(
     "--limited",
     metavar="COMMAND",
@@ -61,6 +63,7 @@ def sched(
     *,
     command: tuple[str, ...],
     deadline: float,
+    edition: str | None,
     limited: str | None,
     order: str,
 ) -> None:
@@ -88,14 +91,17 @@ def sched(
     parts = [Part(process(command), acts)]
     if words:
         parts.append(Part(process(words), SCHED_LIMITED_ACTS))
-    exit_with_verdict(ctx, _run(SCHED_KIT, parts, deadline))
+    exit_with_verdict(ctx, _run(SCHED_KIT, parts, deadline, edition))
 
 
 @exercise.command(context_settings={"allow_interspersed_args": False})
 @_command
 @_deadline
+@_edition
 @click.pass_context
-def exec(ctx: click.Context, *, command: tuple[str, ...], deadline: float) -> None:  # noqa: A001
+def exec(  # noqa: A001
+    ctx: click.Context, *, command: tuple[str, ...], deadline: float, edition: str | None
+) -> None:
     """Drive an execution service: RFC 32.
 
     The instance has two nodes of two cores, both of them this machine; jobs are real commands.
@@ -105,15 +111,17 @@ def exec(ctx: click.Context, *, command: tuple[str, ...], deadline: float) -> No
     """
     from flux_trio.lab.exercise import EXEC_ACTS, EXEC_KIT, Part, process
 
-    exit_with_verdict(ctx, _run(EXEC_KIT, [Part(process(command), EXEC_ACTS)], deadline))
+    exit_with_verdict(ctx, _run(EXEC_KIT, [Part(process(command), EXEC_ACTS)], deadline, edition))
 
 
-def _run(kit: Kit, parts: list[Part], deadline_s: float) -> Findings:
+def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) -> Findings:
     import functools
 
     import trio
 
+    from flux_trio.editions import EDITIONS
     from flux_trio.lab.exercise import Act, Ended, ProgramNotStarted, Report, Stuck, exercise
+    from flux_trio.lab.plans.plan import DEFAULT_EDITION
     from flux_trio.process.groups import unwrapping
 
     class Told(Report):
@@ -126,7 +134,9 @@ def _run(kit: Kit, parts: list[Part], deadline_s: float) -> Findings:
         def ended(self, ended: Ended) -> None:
             click.echo(f"  {ended.text()}")
 
-    run = functools.partial(exercise, deadline_s=deadline_s)
+    run = functools.partial(
+        exercise, deadline_s=deadline_s, edition=EDITIONS[edition or DEFAULT_EDITION]
+    )
     try:
         with unwrapping(ProgramNotStarted, Stuck):
             return trio.run(run, kit, parts, Told())

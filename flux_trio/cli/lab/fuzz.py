@@ -23,13 +23,13 @@ from flux_trio.cli.lab.fuzz_params import (
     read_seeds,
 )
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import POLICY
+from flux_trio.cli.terminal.params import POLICY, spoken_edition
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from flux_trio.lab import PluginFile
-    from flux_trio.lab.plans.plan import Depth
+    from flux_trio.lab.plans.plan import Depth, Edition
     from flux_trio.lab.world.disk import StoreKind
 
 BROKEN = 1
@@ -70,6 +70,7 @@ _DEFAULT = Seeds(0, 300)
     show_default=True,
     help="Keep the values of the kvs in memory, or in a file of SQLite.",
 )
+@spoken_edition(" in every world")
 @PROPERTY_OPTION
 @click.option(
     "--policy",
@@ -140,6 +141,7 @@ def fuzz(
     time_budget: float | None,
     depth: Depth,
     store: StoreKind,
+    edition: Edition | None,
     properties: tuple[str, ...],
     policy: str | None,
     plugins: tuple[str, ...],
@@ -184,6 +186,7 @@ def fuzz(
     from flux_trio.cli.lab.fuzzing import progress_bar, run_campaign
     from flux_trio.cli.terminal.errors import Unusable, complain, print_text, remark
     from flux_trio.lab import Setup
+    from flux_trio.lab.plans.plan import DEFAULT_EDITION
 
     chosen = seeds or (_DEFAULT if time_budget is None else Seeds(0, None))
     if chosen.end is None and time_budget is None:
@@ -202,7 +205,14 @@ def fuzz(
             time_budget,
             pool,
             nworkers,
-            Setup(properties, (*(configured or ()), *plugins), depth, store, policy),
+            Setup(
+                properties,
+                (*(configured or ()), *plugins),
+                depth,
+                store,
+                policy,
+                edition or DEFAULT_EDITION,
+            ),
             once_more=new_process if executor is None else lambda: nullcontext(pool),
             keep_going=keep_going,
             output=output,

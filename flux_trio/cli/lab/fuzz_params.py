@@ -165,7 +165,7 @@ def read_plugin_config(text: str) -> list[PluginFile]:
 
     loader = Loader(search_path(os.environ))
     try:
-        directives = read_config_file(Path(text)).job_manager.plugins
+        directives = read_config_file(Path(text), None).job_manager.plugins
         files = [
             PluginFile(loader.find(each.load)[1], each.conf) for each in directives if each.load
         ]

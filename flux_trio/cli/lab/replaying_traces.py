@@ -17,8 +17,9 @@ import msgspec
 from flux_trio.cli.lab.replaying import MARGIN
 from flux_trio.cli.terminal.errors import Unusable
 from flux_trio.formats import FormatError
-from flux_trio.judge import Monitor, load_clauses
-from flux_trio.judge.rules import CLAUSE_RULES
+from flux_trio.judge import Monitor
+from flux_trio.judge.rules import edition_of
+from flux_trio.lab.properties.world_judge import all_clauses, clause_rules
 from flux_trio.lab.stories.states import changed_lines, state_lines
 from flux_trio.lab.world.recorded import CoreNotMade, Difference, RecordedInstance, Unreplayable
 from flux_trio.trace import Kind, Record, read_trace, text_lines
@@ -71,7 +72,8 @@ class TraceReplay:
         self.instance = RecordedInstance()
         self._file = file
         self._looks = looks
-        self._monitor = Monitor(CLAUSE_RULES, load_clauses()) if judged else None
+        self._is_judged = judged
+        self._monitor: Monitor | None = None  # from the first record on
         self._news: list[str] | None = [] if shown else None
         self._t_zero: float | None = None
         self.is_at_end = False
@@ -121,7 +123,9 @@ class TraceReplay:
             is_turn = record.kind == Kind.TURN
             if is_turn and self.nsteps and not self._looks(self):
                 return None  # the turn before has ended here
-            if self._monitor is not None and not is_turn:
+            if self._is_judged and not is_turn:
+                if self._monitor is None:
+                    self._monitor = Monitor(clause_rules(edition_of(record)), all_clauses())
                 self._monitor.observe(record)
             before = self._state_of(record) if is_turn else {}
             try:

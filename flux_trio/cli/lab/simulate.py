@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from flux_trio.cli.connection import completing
 from flux_trio.cli.terminal.errors import CommandError, write_text
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import POLICY, Offer, Parsed, no_offer
+from flux_trio.cli.terminal.params import POLICY, Offer, Parsed, no_offer, spoken_edition
 
 if TYPE_CHECKING:
     from flux_trio.cli.lab.simulating import Planned
@@ -114,6 +114,7 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
     metavar="FILE",
     help="Queues, limits and plugins (TOML).",
 )
+@spoken_edition(", as the key edition of the configuration does")
 @click.option(
     "--plugin",
     "plugins",
@@ -163,6 +164,7 @@ def simulate(
     as_json: bool,
     limit: int | None,
     config: Path | None,
+    edition: str | None,
     plugins: tuple[tuple[str, ...], ...],
     users: str | None,
     report: Path | None,
@@ -195,7 +197,7 @@ def simulate(
     from flux_trio.sim import simulate as run
 
     _check_machine(nodes, cores, gpus)
-    configured = read_config_file(config)
+    configured = read_config_file(config, edition)
     jobs = read_jobs(workload, limit, users, seed, cores)
     compared = [each for some in plugins for each in some]
     planned = list(plan(configured, compared, policies))

@@ -115,17 +115,18 @@ def _is_one_of(directive: PluginDirective, plugins: Iterable[str]) -> bool:
     }
 
 
-def read_config_file(path: Path | None) -> Config:
+def read_config_file(path: Path | None, edition: str | None) -> Config:
     """Return the configuration in the file of `--config`; without a file, the defaults.
+
+    `edition` is that of `--edition`, which counts more than the file.
 
     Raises BadParameter, a usage error, for a file that cannot be read or is wrong.
     """
-    if path is None:
-        return Config()
     try:
-        return config_file.read_config_file(path, trusted=True)
+        config = Config() if path is None else config_file.read_config_file(path, trusted=True)
     except CommandError as error:
         raise click.BadParameter(error.message, param_hint="'--config'") from None
+    return config if edition is None else msgspec.structs.replace(config, edition=edition)
 
 
 def find_workload(workload: Path) -> Path:

@@ -110,6 +110,16 @@ URGENCY: Final = Parsed("urgency", _of_values("read_urgency"))
 STATES: Final = Parsed("states", _of_values("read_states"))
 SIGNAL: Final = Parsed("signal", _of_values("read_signal"))
 
+
+def spoken_edition(what: str) -> Callable[[F], F]:
+    """Return the option --edition of a command that starts an instance, which speaks it."""
+    return click.option(
+        "--edition",
+        type=click.Choice(["classic", "current"]),
+        help=f"Speak this edition of the RFCs{what}.  [default: classic]",
+    )
+
+
 EDITION_OPTION: Final = click.option(
     "--edition",
     type=click.Choice(["classic", "current"]),

@@ -15,7 +15,7 @@ from typing import Final
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.rule import INSTANCE, Rule
 from flux_trio.judge.judgement import applicable
-from flux_trio.trace import Shown
+from flux_trio.trace import Record, Shown
 
 CLASSIC: Final = "classic"
 _SCHEDULER: Final = "scheduler"
@@ -117,3 +117,11 @@ def rules_of_instance(edition: str, clauses: Mapping[str, Clause]) -> list[Rule]
     """Return the rules for what an instance that speaks an edition records itself."""
     rules, _ = applicable(rules_of(edition), Shown(), clauses, classic=edition == CLASSIC)
     return rules
+
+
+def edition_of(record: Record) -> str:
+    """Return the edition that an instance speaks; its first record, the configuration, says so.
+
+    Traces that say nothing are those of instances that speak the classic edition.
+    """
+    return str((record.data or {}).get("edition", CLASSIC))

@@ -11,7 +11,7 @@ import trio
 from flux_trio.broker import LogEntry
 from flux_trio.judge import Clause, Judgement, Monitor, Verdict, Violation, load_clauses
 from flux_trio.judge.judgement import applicable
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import CLASSIC, rules_of
 from flux_trio.lab.exercise.findings import Ended
 from flux_trio.lab.exercise.stage import Act
 from flux_trio.messages import Level
@@ -39,13 +39,14 @@ class Jury:
     modules and refuse, as part of an act, what a module may not refuse.
     """
 
-    def __init__(self, clauses: Iterable[Clause]) -> None:
+    def __init__(self, clauses: Iterable[Clause], edition: str) -> None:
         self.stand_ins: set[str] = set()
         self.records: list[Record] = []
         self._all = load_clauses()
         self._theirs = {each.id for each in clauses}
-        judged = [each for each in ALL_RULES if each.clause != LONG_TEXT]
-        self._rules, self._left_out = applicable(judged, Shown(), self._all, classic=True)
+        judged = [each for each in rules_of(edition) if each.clause != LONG_TEXT]
+        is_classic = edition == CLASSIC
+        self._rules, self._left_out = applicable(judged, Shown(), self._all, classic=is_classic)
         self._verdicts: dict[str, Verdict] = {}
         self._violations: list[Violation] = []
         self._log: list[LogEntry] = []

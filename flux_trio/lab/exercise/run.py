@@ -18,6 +18,7 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config, ExecConfig
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.judge import Clause, load_clauses
@@ -119,20 +120,21 @@ async def exercise(
     *,
     surround: Surround = on_this_machine,
     deadline_s: float = 10.0,
+    edition: Edition = CLASSIC,
 ) -> Findings:
-    """Drive each program through its acts.
+    """Drive each program through its acts, in instances that speak `edition`.
 
     A program that has ended is started again at the next act. Raises ProgramNotStarted, and Stuck
     if a program does not serve when it is started for the first time.
     """
     ended: list[Ended] = []
-    jury = Jury(kit.clauses())
+    jury = Jury(kit.clauses(), edition.name)
     for part in parts:
         left = list(part.acts)
         while left:
             is_first = len(left) == len(part.acts)
             later = LATER if any(each.stuck for each in ended) else 1.0
-            play = _Play(kit, part.program, left, report, jury, deadline_s * later)
+            play = _Play(kit, part.program, left, report, jury, deadline_s * later, edition)
             with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
                 done = await play.on(surround(kit, Path(directory)), must_serve=is_first)
             ended += done
@@ -153,6 +155,7 @@ class _Play:
     report: Report
     jury: Jury
     deadline_s: float
+    edition: Edition
 
     async def on(self, given: Surroundings, *, must_serve: bool) -> list[Ended]:
         """Play acts on one instance; return those that have ended, at least one."""
@@ -163,7 +166,8 @@ class _Play:
             log_sinks=(self.jury.log,),
             modules=tuple(name for name in MODULES if name != self.kit.module),
         )
-        config = Config(exec=ExecConfig(simulate=self.kit.is_simulated))
+        simulated = ExecConfig(simulate=self.kit.is_simulated)
+        config = Config(edition=self.edition.name, exec=simulated)
         self.jury.sit()
         trace.add_sink(self.jury.observe)
         async with open_instance(config, given) as instance, instance.connect("exercise") as handle:
@@ -171,7 +175,9 @@ class _Play:
 
     async def _with(self, instance: Instance, handle: Handle, *, must_serve: bool) -> list[Ended]:
         program = self.program(instance)
-        stage = Stage(handle, program, self.kit.ready, instance.connect, self.deadline_s)
+        stage = Stage(
+            handle, program, self.kit.ready, instance.connect, self.deadline_s, self.edition
+        )
         instance.trace.add_sink(stage.observe)
         self.jury.stand_ins = stage.stand_ins
         done: list[Ended] = []

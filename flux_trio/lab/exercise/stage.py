@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.editions import Edition
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
@@ -94,9 +95,16 @@ class Stage:
     """
 
     def __init__(
-        self, handle: Handle, program: Driven, ready: str, visit: Visit, deadline_s: float
+        self,
+        handle: Handle,
+        program: Driven,
+        ready: str,
+        visit: Visit,
+        deadline_s: float,
+        edition: Edition,
     ) -> None:
         self.program = program
+        self.edition = edition
         self.visit = visit
         self._ready = ready
         self.deadline_s = deadline_s

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from flux_trio.broker import Handle
-from flux_trio.editions import CLASSIC
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
 from flux_trio.editions.rfc32 import StartType
@@ -83,7 +82,7 @@ class StandIn:
 
     def change(self, acquire: Request, change: Change) -> None:
         """Send a change of the resources to the program, as the resource service would."""
-        self.answer(respond_stream(acquire, CLASSIC.changes.write((change,))))
+        self.answer(respond_stream(acquire, self._stage.edition.changes.write((change,))))
 
     def end(self, request: Request) -> None:
         """End the stream of responses to `request` with ENODATA."""

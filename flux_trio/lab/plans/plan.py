@@ -22,6 +22,9 @@ VERSION: Final = 1
 Depth = Literal["cores", "stack"]
 """What a world is made of: the cores of all modules, or the whole stack under Trio."""
 
+Edition = Literal["classic", "current"]
+DEFAULT_EDITION: Final = "classic"
+
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a world has and what happens in it: jobs, requests of the owner, and faults.
@@ -43,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queues: Annotated[int, msgspec.Meta(ge=0, le=9)] = 0  # named queues; 0: the anonymous one
     plugins: tuple[str | PluginFile, ...] = ()  # behind the builtin ones
     builtins: tuple[Builtin, ...] = ()  # beside those that each world of its depth has
+    edition: Edition = DEFAULT_EDITION  # of the RFCs, which the instance speaks
     pages: Annotated[int, msgspec.Meta(ge=0)] = 0  # entries of each page; 0: as in an instance
     version: int = VERSION
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.resource.core import ResourceCore
-from flux_trio.editions import CLASSIC, flux, rfc33, submission
+from flux_trio.editions import flux, rfc33, submission
 from flux_trio.editions.rfc32 import Released, Started
 from flux_trio.formats import EVENTLOG, FormatError, Idset, format_fluid, job_key, parse_eventlog
 from flux_trio.lab.properties.pauses import core_of, names_of
@@ -210,7 +210,7 @@ class Unfinished(Watcher):
             if ends(record, "job-exec"):
                 self._started.clear()
         elif isinstance(message, Response) and message.topic.endswith(topics.START_METHOD):
-            answer = read_if_valid(CLASSIC.start_answer, message)
+            answer = read_if_valid(self.world.config.edition_value.start_answer, message)
             if answer is None:
                 return
             if isinstance(answer.report, Started):

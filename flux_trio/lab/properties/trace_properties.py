@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from flux_trio.cores.kvs.ops import COMMIT, Append, Put
-from flux_trio.editions import CLASSIC, journal, submission
+from flux_trio.editions import EDITIONS, Edition, journal, submission
 from flux_trio.editions.codec import Codec
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Grown, Offline, Online, Shrunk
 from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog, parse_r
+from flux_trio.judge.rules import edition_of
 from flux_trio.lab.properties.property import over_trace
 from flux_trio.messages import FluxError, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
@@ -175,13 +176,14 @@ def what_was_lost_is_not_granted(trace: Sequence[Record]) -> str:
     ranks: dict[str, set[int]] = {}  # by key of an R that is not durable
     commits: dict[int, list[str]] = {}  # by matchtag: keys of R
     void: set[str] = set()  # keys of R that was on lost ranks when it was durable
+    edition = EDITIONS[edition_of(trace[0])]
     for record, topic in messages_of(trace, topics.SCHED):
         message = record.message
         if not topic:
             for each in (lost, ranks, commits, void):
                 each.clear()
         elif topic == topics.RESOURCE_ACQUIRE and isinstance(message, Response):
-            _follow(lost, message)
+            _follow(lost, message, edition)
         elif topic == topics.KVS_COMMIT and isinstance(message, Request):
             puts = [op for op in COMMIT.read(message).ops if isinstance(op, Put)]
             commits[message.matchtag] = [op.key for op in puts]
@@ -190,7 +192,7 @@ def what_was_lost_is_not_granted(trace: Sequence[Record]) -> str:
         elif topic == topics.KVS_COMMIT and isinstance(message, Response):
             void |= {key for key in commits.pop(message.matchtag, ()) if ranks[key] & lost}
         elif topic == topics.SCHED_ALLOC and isinstance(message, Response):
-            answer = read_if_valid(CLASSIC.alloc_answer, message)
+            answer = read_if_valid(edition.alloc_answer, message)
             if answer is None or answer.type is not AllocType.SUCCESS:
                 continue
             if (key := job_key(answer.id, "R")) in void:
@@ -199,9 +201,9 @@ def what_was_lost_is_not_granted(trace: Sequence[Record]) -> str:
     return ""
 
 
-def _follow(lost: set[int], response: Response) -> None:
+def _follow(lost: set[int], response: Response, edition: Edition) -> None:
     """Note which ranks the scheduler loses and gets back."""
-    for change in () if response.errnum else read_if_valid(CLASSIC.changes, response) or ():
+    for change in () if response.errnum else read_if_valid(edition.changes, response) or ():
         match change:
             case Offline(targets) | Shrunk(targets):
                 lost.update(targets)

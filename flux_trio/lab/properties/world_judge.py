@@ -6,7 +6,8 @@ import functools
 from typing import Final
 
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
-from flux_trio.judge.rules import CLAUSE_RULES
+from flux_trio.judge.engine.rule import Rule
+from flux_trio.judge.rules import CLASSIC, edition_of, rules_of_instance
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.trace import Batches, Kind, Record
 
@@ -28,10 +29,10 @@ class WorldJudge:
         right and they were loaded again."""
         self._is_over = False
         self._is_broken = False
-        self._begin()
+        self._begin(CLASSIC)
 
-    def _begin(self) -> None:
-        self._monitor = Monitor(CLAUSE_RULES, all_clauses(), is_simulated=True)
+    def _begin(self, edition: str) -> None:
+        self._monitor = Monitor(clause_rules(edition), all_clauses(), is_simulated=True)
         self._batches = Batches(self._monitor.observe)
 
     def observe(self, record: Record) -> None:
@@ -41,7 +42,7 @@ class WorldJudge:
         if record.kind == _CONFIG:  # the first record of a life
             self._batches.flush()
             self._earlier += self._monitor.violations
-            self._begin()
+            self._begin(edition_of(record))
         self._batches.append(record)
 
     def pause(self, world: CoresWorld) -> None:
@@ -80,6 +81,12 @@ class WorldJudge:
 def all_clauses() -> dict[str, Clause]:
     """Return the clauses by their ids; the registry is read once."""
     return load_clauses()
+
+
+@functools.cache
+def clause_rules(edition: str) -> tuple[Rule, ...]:
+    """Return the rules by which an instance that speaks an edition can break a clause."""
+    return tuple(each for each in rules_of_instance(edition, all_clauses()) if each.is_of_clause)
 
 
 def described(violation: Violation) -> str:

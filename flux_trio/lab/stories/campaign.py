@@ -21,7 +21,7 @@ import msgspec
 from flux_trio.config import is_policy_of_file
 from flux_trio.jobtap.failures import describe
 from flux_trio.lab.plans.drawing import draw_for_stack, draw_plan
-from flux_trio.lab.plans.plan import Depth, Plan
+from flux_trio.lab.plans.plan import DEFAULT_EDITION, Depth, Edition, Plan
 from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.plans.situations import NotedSituations, drawn
 from flux_trio.lab.properties.consistency import OURS
@@ -85,6 +85,8 @@ class Setup:
     store: StoreKind = "memory"
     policy: str | None = None
     """The scheduling policy of every world; "" or None lets each seed draw one of ours."""
+    edition: Edition = DEFAULT_EDITION
+    """The edition of the RFCs that the instance of every world speaks."""
 
     def all_properties(self) -> tuple[Property, ...]:
         """Return the properties of a campaign: ours and those of the user.
@@ -109,6 +111,7 @@ class Setup:
             depth=self.depth,
             store=self.store,
             policy=self.policy or plan.policy,
+            edition=self.edition,
         )
         return draw_for_stack(plan) if self.depth == "stack" else plan
 

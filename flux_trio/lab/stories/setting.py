@@ -26,7 +26,13 @@ def config_of(plan: Plan) -> Config:
     queues = {queue_name(number): QueueTable() for number in range(plan.queues)}
     command = PerilogConfig(command=["true"]) if "perilog" in plan.builtins else None
     limited = JobManagerConfig(plugin_loop_limit=f"{LOOP_S}s", prolog=command, epilog=command)
-    return Config(exec=ExecConfig(simulate=True), job_manager=limited, sched=sched, queues=queues)
+    return Config(
+        edition=plan.edition,
+        exec=ExecConfig(simulate=True),
+        job_manager=limited,
+        sched=sched,
+        queues=queues,
+    )
 
 
 def prompts_of(plan: Plan) -> dict[int, When]:

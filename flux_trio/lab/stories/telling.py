@@ -16,7 +16,7 @@ from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
 from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.lab.catalogue import Fault, When, Which
-from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.plan import DEFAULT_EDITION, Plan
 from flux_trio.lab.plans.reached import name_of_fault
 from flux_trio.lab.plans.workload import Do, JobPlan, meant_by
 from flux_trio.lab.properties.property import Property
@@ -224,7 +224,8 @@ def played_lines(plan: Plan, never_struck: Iterable[Fault] = ()) -> Iterator[str
     limit = f", at most {plan.limit} alloc requests at a time" if plan.limit else ""
     nodes = f"{plan.nnodes} node{'s' * (plan.nnodes > 1)}"
     cores = f"{plan.cores} core{'s' * (plan.cores > 1)}"
-    yield f"seed {plan.seed}: {nodes} of {cores}, policy {plan.policy}{limit}"
+    spoken = "" if plan.edition == DEFAULT_EDITION else f", edition {plan.edition}"
+    yield f"seed {plan.seed}: {nodes} of {cores}, policy {plan.policy}{limit}{spoken}"
     for plugin in map(plugin_file, plan.plugins):
         conf = f", conf {msgspec.json.encode(plugin.conf).decode()}" if plugin.conf else ""
         yield f"plugin {Path(plugin.load).name}{conf}"

@@ -83,7 +83,7 @@ def module_plans(
 def note_config(trace: Trace, config: Config) -> None:
     """Put into the trace what a judge needs of the configuration."""
     tables = config.to_json()
-    noted = {key: tables[key] for key in ("policy", "queues")}
+    noted = {key: tables[key] for key in ("edition", "policy", "queues")}
     if config.job_manager.stop_queues_on_restart:
         noted["job-manager"] = {"stop-queues-on-restart": True}
     trace.note(Kind.CONFIG, "config", noted)

@@ -39,9 +39,9 @@ from flux_trio.store.backup.files import (
     write_file,
 )
 from flux_trio.store.room import size_of
-from flux_trio.store.state_directory import LOG_FILES, STATE_FILE, TOKENS_FILE
+from flux_trio.store.state_directory import EDITION_FILE, LOG_FILES, STATE_FILE, TOKENS_FILE
 
-PLAIN_FILES: Final = (TOKENS_FILE, *LOG_FILES)
+PLAIN_FILES: Final = (TOKENS_FILE, EDITION_FILE, *LOG_FILES)
 
 
 def take(statedir: Path, directory: Path, mark: Mark, copy_state: Callable[[Path], object]) -> int:
