@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.editions import rfc27, rfc28, rfc32, rfc33
+from flux_trio.editions import rfc27, rfc28, rfc32
 from flux_trio.editions.edition import Edition
 
 CLASSIC: Final = Edition(
@@ -35,5 +35,4 @@ CLASSIC: Final = Edition(
     start_answer=rfc32.CLASSIC_ANSWERS,
     tells_reattached=False,
     hello_needs_no_start_outstanding=True,
-    queue_status=rfc33.QUEUE_STATUS_WITHOUT_PARENT,
 )

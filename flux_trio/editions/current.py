@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.editions import rfc27, rfc28, rfc32, rfc33
+from flux_trio.editions import rfc27, rfc28, rfc32
 from flux_trio.editions.edition import Edition
 
 CURRENT: Final = Edition(
@@ -45,5 +45,4 @@ CURRENT: Final = Edition(
     start_answer=rfc32.CURRENT_ANSWERS,
     tells_reattached=True,
     hello_needs_no_start_outstanding=False,
-    queue_status=rfc33.QUEUE_STATUS,
 )

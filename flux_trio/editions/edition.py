@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.editions import rfc27, rfc28, rfc32, rfc33
+from flux_trio.editions import rfc27, rfc28, rfc32
 from flux_trio.editions.codec import Codec
 
 
@@ -51,4 +51,3 @@ class Edition(msgspec.Struct, frozen=True):
     hello_needs_no_start_outstanding: bool  # Hello: refused while a start is outstanding
 
     # RFC 33
-    queue_status: Codec[rfc33.QueueStatus]

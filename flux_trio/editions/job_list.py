@@ -13,7 +13,7 @@ import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.editions.common import CreditKey
-from flux_trio.formats import EVENTLOG
+from flux_trio.formats import EVENTLOG, PerResource
 from flux_trio.formats.meanings import JobId, JobRow, Time
 from flux_trio.messages import USERID_UNKNOWN, Payload, Request
 
@@ -57,10 +57,10 @@ class ListedJob(msgspec.Struct, frozen=True):
     id: JobId
     userid: int
     urgency: int
-    priority: int
     t_submit: float
     state: int
     exception_occurred: bool
+    priority: int | None = None  # None until the first priority event
     t_depend: float | None = None
     t_run: float | None = None
     t_cleanup: float | None = None
@@ -90,6 +90,7 @@ class Facts(msgspec.Struct, frozen=True):
     ranks: str | None = None
     nodelist: str | None = None
     expiration: float | None = None
+    per_resource: PerResource | None = None  # from which `ntasks` follows
 
     def updated(self, later: Facts) -> Facts:
         """These facts, with those of `later` in their place where it has any."""

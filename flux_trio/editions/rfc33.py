@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.codec import codec
 
 
 class QueueList(msgspec.Struct, frozen=True):
@@ -115,8 +115,7 @@ def read_checkpoint(text: str) -> Checkpoint:
 
 QUEUE_LIST: Final = codec(QueueList)
 QUEUE_STATUS_REQUEST: Final = codec(QueueStatusRequest)
-QUEUE_STATUS: Final[Codec[QueueStatus]] = codec(QueueStatus)
-QUEUE_STATUS_WITHOUT_PARENT: Final = codec(QueueStatus, without=frozenset({"parent"}))
+QUEUE_STATUS: Final = codec(QueueStatus)
 QUEUE_ENABLE: Final = codec(QueueEnable)
 QUEUE_START: Final = codec(QueueStart)
 QUEUE_WAIT: Final = codec(QueueWait)

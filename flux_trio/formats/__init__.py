@@ -38,6 +38,7 @@ from flux_trio.formats.jobspec_cost import COSTING, KEY_COST_MAX, check_costs, c
 from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.jobspec_wanted import Wanted
+from flux_trio.formats.per_resource import PerResource, per_resource_of
 from flux_trio.formats.printable import printable, printable_json, shortened
 from flux_trio.formats.resource_ops import Group, Groups, difference, intersection, union
 from flux_trio.formats.resource_set import IndexedTargets, ResourceSet, format_r, parse_r
@@ -76,6 +77,7 @@ __all__ = [
     "Idset",
     "IndexedTargets",
     "Jobspec",
+    "PerResource",
     "ResourceRequest",
     "ResourceSet",
     "Targets",
@@ -113,6 +115,7 @@ __all__ = [
     "parse_r",
     "parse_size",
     "parse_taskmap",
+    "per_resource_of",
     "printable",
     "printable_json",
     "shortened",

@@ -19,6 +19,7 @@ from flux_trio.editions import rfc21
 from flux_trio.editions.rfc21 import EVENTLOG_VERSION, PRIORITY_MIN, JobEvent
 from flux_trio.formats import Event, FormatError, Words
 from flux_trio.formats.meanings import JobId, Stamp, Time
+from flux_trio.protocols.alloc import merge_annotations
 from flux_trio.protocols.rare import Rare
 from flux_trio.protocols.table import InvalidTransition, Member, Table
 
@@ -449,8 +450,12 @@ def _exception(job: Job, event: Event) -> None:
 
 
 def _memo(job: Job, event: Event) -> None:
-    merged = (job.memo or {}) | (event.context or {})
+    """A key replaces the same key, null removes it. What it writes is in the annotations, too."""
+    context = event.context or {}
+    merged = (job.memo or {}) | context
     job.memo = {key: value for key, value in merged.items() if value is not None}
+    update = {"user": context}
+    job.annotations = merge_annotations(job.annotations or {}, update, keeps_empty=False) or None
 
 
 def _description(event: Event) -> str:

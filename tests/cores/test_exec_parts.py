@@ -100,6 +100,15 @@ def test_number_of_processes_is_bounded() -> None:
         place_tasks(Jobspec.parse(jobspec), resources())
 
 
+def test_number_of_processes_on_all_nodes_together_is_bounded() -> None:
+    """Before a list of them is made: of these it would have 2 ** 31 entries."""
+    each = {"type": "node", "count": 1 << 20}
+    with pytest.raises(LayoutError, match=f"at most {TASKS_MAX} tasks, got {1 << 31}"):
+        ranks_of(
+            dict.fromkeys(range(1 << 11), 1), attributes={"system.shell.options.per-resource": each}
+        )
+
+
 @pytest.mark.parametrize(
     ("environment", "form", "name"),
     [({}, "f58", "ƒpP"), ({}, "f58plain", "fpP"), ({"FLUX_F58_FORCE_ASCII": "1"}, "f58", "fpP")],

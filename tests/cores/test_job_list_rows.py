@@ -211,6 +211,38 @@ def test_number_of_cores_of_whole_nodes_is_not_known_before_r(listed: ListedJobs
     assert listed.job(1)["nnodes"] == 2
 
 
+@pytest.mark.parametrize(
+    ("each", "options", "before", "after"),
+    [
+        ({"type": "node", "count": 2}, {"nnodes": 2}, 4, 4),
+        ({"type": "node", "count": 3}, {"ntasks": 4}, None, 6),
+        ({"type": "core"}, {"ntasks": 4}, 4, 4),
+        ({"type": "core", "count": 2}, {"nnodes": 2, "exclusive": True}, None, 8),
+    ],
+)
+def test_tasks_by_node_or_core_are_counted_as_soon_as_the_nodes_or_cores_are_known(
+    each: dict[str, Any],
+    options: dict[str, Any],
+    before: int | None,
+    after: int,
+    listed: ListedJobs,
+) -> None:
+    listed.store_jobspec(7, attributes={"system.shell.options.per-resource": each}, **options)
+    listed.tell_all(7, pending())
+    assert listed.job(7).get("ntasks") == before
+    assert "per_resource" not in listed.job(7)
+    listed.store(7, "R", R2.to_json())
+    listed.tell_all(7, [event("alloc")], place=4)
+    assert listed.job(7)["ntasks"] == after
+
+
+def test_job_that_never_had_a_priority_is_listed_without_one(listed: ListedJobs) -> None:
+    listed.tell_all(1, [*pending()[:3], raised("cancel"), event("clean")])
+    listed.tell_all(2, [*pending(priority=0), raised("cancel"), event("clean")])
+    assert "priority" not in listed.job(1)
+    assert listed.job(2)["priority"] == 0
+
+
 def test_updates_of_jobspec_and_expiration_are_listed(listed: ListedJobs) -> None:
     listed.store_jobspec(1)
     listed.store(1, "R", R2.to_json())

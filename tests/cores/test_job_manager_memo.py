@@ -8,7 +8,7 @@ import pytest
 
 from flux_trio.messages import USERID_UNKNOWN, Response, topics
 from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest, gone
-from tests.support.manager_script import ManagerScript
+from tests.support.manager_script import ANNOTATE, DENY, ManagerScript
 
 
 @pytest.fixture
@@ -38,6 +38,31 @@ def test_a_memo_is_an_event_and_keys_are_merged(m: ManagerScript) -> None:
     m.put(asked_by_guest(topics.JOB_MEMO, {"id": 1, "memo": {"a": None, "c": "x"}}))
     assert m.job(1).memo == {"b": 2, "c": "x"}
     assert m.context(1, "memo") == {"a": None, "c": "x"}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_memo_wrote_is_in_the_annotations_of_the_alloc_event(
+    m: ManagerScript, *, restarts: bool
+) -> None:
+    """27.success.7; readings: Annotations of the alloc event."""
+    m.ask(topics.JOB_MEMO, {"id": 1, "memo": {"gone": 1, "kept": {"x": 1}, "said": "old"}})
+    m.ask(topics.JOB_MEMO, {"id": 1, "memo": {"gone": None, "kept": {"y": 2, "z": None}}})
+    m = m.restarted(peers=True) if restarts else m
+    m.alloc(1, annotations={"sched": {"resource_summary": "r"}, "user": {"said": "new"}})
+    assert m.context(1, "alloc")["annotations"] == {
+        "sched": {"resource_summary": "r"},
+        "user": {"kept": {"x": 1, "y": 2}, "said": "new"},
+    }
+    m.ask(topics.JOB_MEMO, {"id": 1, "memo": {"kept": None, "said": None}})
+    assert m.job(1).annotations == {"sched": {"resource_summary": "r"}}
+
+
+def test_annotations_that_are_discarded_leave_what_a_memo_wrote(m: ManagerScript) -> None:
+    """27.annotate.20: the annotations of a denied job; the memo is an event of its eventlog."""
+    m.ask(topics.JOB_MEMO, {"id": 1, "memo": {"mine": 1}})
+    m.alloc(1, ANNOTATE, annotations={"sched": {"t_estimate": 1.0}, "other": 2})
+    m.alloc(1, DENY, note="no")
+    assert m.job(1).annotations == {"user": {"mine": 1}}
 
 
 @pytest.mark.parametrize(

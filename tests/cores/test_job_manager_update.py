@@ -80,6 +80,15 @@ def test_pending_job_is_requested_again_with_the_new_jobspec(m: ManagerScript) -
     assert jobspec["attributes"]["system"]["duration"] == 30.0
 
 
+def test_update_of_nothing_is_refused_and_changes_nothing(m: ManagerScript) -> None:
+    """21.events.8; readings: Empty update. The scheduler's request is not canceled."""
+    m.submit(1)
+    before = m.names(1)
+    refusal = "job-manager.update -> EINVAL expected at least one key with its value, got no update"
+    assert m.ask(topics.JOB_UPDATE, {"id": 1, "updates": {}}) == [refusal]
+    assert m.names(1) == before
+
+
 def test_running_job_gets_a_new_expiration_from_its_start(m: ManagerScript) -> None:
     """27.expiration.1-3, 27.criteria.12, 21.events.11: the scheduler is asked, in whole seconds."""
     running(m, 1, starttime=START + 0.5)

@@ -64,12 +64,14 @@ def test_its_jobs_wait_until_it_and_its_parent_are_started() -> None:
         "start": False,
         "stop_reason": "maintenance",
         "blocked": "parent",
+        "parent": "batch",
     }
     m.queue("expedite", start=False)
     assert allocs(m.queue("batch", start=True)) == []
     assert "blocked" not in status(m, "expedite")
     assert allocs(m.queue("expedite", start=True)) == [1]
-    assert status(m, "batch") == status(m, "expedite") == {"enable": True, "start": True}
+    assert status(m, "batch") == {"enable": True, "start": True}
+    assert status(m, "expedite") == {"enable": True, "start": True, "parent": "batch"}
 
 
 def test_the_parent_that_is_stopped_is_the_reason_for_which_a_job_waits(
@@ -91,6 +93,15 @@ def test_its_jobs_are_in_one_order_with_those_of_its_parent() -> None:
     assert script.core.holders == {1}
     script.turn(alloc(4, jobspec(1, queue="other")))
     assert script.core.holders == {1, 4}
+
+
+@pytest.mark.parametrize("topic", [topics.JOB_DRAIN, topics.JOB_IDLE])
+def test_waiting_for_a_virtual_queue_is_refused(topic: str) -> None:
+    """readings: Waiting on a virtual queue."""
+    m = ManagerScript(config=SITE, peers=True)
+    m.submit(1, queue="expedite")
+    refused = f"{topic} -> EINVAL queue expedite is virtual: wait for its parent batch"
+    assert m.ask(topic, {"name": "expedite"}) == [refused]
 
 
 def test_waiting_for_a_queue_is_for_its_virtual_queues_too() -> None:

@@ -7,17 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.editions import (
-    CLASSIC,
-    CURRENT,
-    EDITIONS,
-    Codec,
-    Edition,
-    rfc27,
-    rfc28,
-    rfc32,
-    rfc33,
-)
+from flux_trio.editions import CLASSIC, CURRENT, EDITIONS, Codec, Edition, rfc27, rfc28, rfc32
 from flux_trio.editions.rfc28 import Change, Expires, Grown, Offline, Online, Shrunk
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.messages import FluxError, Request
@@ -78,11 +68,6 @@ WRITTEN: list[tuple[str, Any, Any, Any]] = [
         [Shrunk(UP)],
         {"type": "shrink", "targets": "0-1"},
         {"shrink": "0-1", "down": "0-1"},
-    ),
-    (
-        "queue_status",
-        rfc33.QueueStatus(enable=False, start=True, disable_reason="full", blocked="scheduler"),
-        *both({"enable": False, "start": True, "disable_reason": "full", "blocked": "scheduler"}),
     ),
     ("exec_hello", rfc32.Hello("job-exec"), *both({"service": "job-exec"})),
     (

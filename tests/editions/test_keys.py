@@ -228,7 +228,6 @@ JOBSPEC = "attributes of a jobspec (RFC 14, 25), which is a format and no payloa
 RESOURCE_LOG = "contexts of the resource eventlog in the kvs, which none of these RFCs describes"
 TURNS = "turns of cores in a trace, which is a format of our own"
 OTHER_FORMATS = {
-    "cores/exec/placement.py": ({"type", "count"}, JOBSPEC),
     "cores/exec/tasks.py": ({"type"}, JOBSPEC),
     "cores/exec/templates.py": ({"name"}, "tags that a user may put into a command"),
     "cores/job_index.py": ({"name"}, JOBSPEC),

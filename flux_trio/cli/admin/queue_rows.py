@@ -1,7 +1,7 @@
 """Rows of `flux-trio queue list` (flux-queue(1)).
 
 A queue's limits are those of its policy; the effective range also ends at the queue's resources.
-Left out: virtual queues (`parent` is always empty) and colours.
+Left out: colours.
 """
 
 from __future__ import annotations

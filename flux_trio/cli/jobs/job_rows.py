@@ -103,10 +103,9 @@ class JobRow(Mapping[str, object]):
 
     @property
     def priority(self) -> int | str:
-        """The priority, "" while the job waits for its first one."""
-        priority: int = self.record["priority"]
-        is_given = priority or self.state not in (JobState.DEPEND, JobState.PRIORITY)
-        return priority if is_given else ""
+        """The priority, "" if the job has not had one yet or never had one."""
+        priority: int | str = self.record.get("priority", "")
+        return priority
 
     @property
     def returncode(self) -> int | str:
@@ -195,9 +194,7 @@ class JobRow(Mapping[str, object]):
         plain = {
             key: value
             for key, value in self.record.items()
-            if not key.startswith("exception_")
-            and key != "priority"
-            and (key != "expiration" or value)
+            if not key.startswith("exception_") and (key != "expiration" or value)
         }
         computed: dict[str, object] = {
             "jobid": shown_id(self.record["id"]),
@@ -205,7 +202,6 @@ class JobRow(Mapping[str, object]):
             "result": self.result(0),
             "username": self["username"],
             "status": self.status(0),
-            "priority": self.priority,
             "returncode": self.returncode,
             "runtime": self.runtime or "",
             "t_remaining": self.t_remaining or "",

@@ -12,14 +12,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from flux_trio.formats import FormatError, Jobspec, ResourceSet, parse_taskmap
+from flux_trio.formats import (
+    FormatError,
+    Jobspec,
+    PerResource,
+    ResourceSet,
+    parse_taskmap,
+    per_resource_of,
+)
 
 TASKS_MAX: Final = 1 << 14  # processes of one job: one machine runs them all
-PER_RESOURCE: Final = "system.shell.options.per-resource"
 TASKMAP: Final = "system.shell.options.taskmap"
 
 _STRIDE: Final = re.compile("0*[1-9][0-9]{0,8}")
@@ -27,13 +33,6 @@ _STRIDE: Final = re.compile("0*[1-9][0-9]{0,8}")
 
 class LayoutError(ValueError):
     """The tasks of a jobspec cannot be laid out on its R (RFC 14)."""
-
-
-class _PerResource(msgspec.Struct):
-    """flux-core's shell option for a number of tasks on each node or core."""
-
-    type: Literal["node", "core"]
-    count: Annotated[int, msgspec.Meta(ge=1, le=TASKS_MAX)] = 1
 
 
 class _Taskmap(msgspec.Struct):
@@ -56,13 +55,14 @@ def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
 
     Raises LayoutError if R has no room for the slots, or if an option is wrong.
     """
-    per_resource = jobspec.attribute(PER_RESOURCE)
+    try:
+        per_resource = per_resource_of(jobspec)
+    except FormatError as error:
+        raise LayoutError(str(error)) from None
     if per_resource is None:
         ranks = _by_slot(jobspec, resources)
     else:
         ranks = _by_resource(per_resource, resources)
-    if len(ranks) > TASKS_MAX:
-        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {len(ranks)}")
     taskmap = jobspec.attribute(TASKMAP)
     if taskmap is not None:
         ranks = _mapped(taskmap, ranks, resources)
@@ -78,23 +78,27 @@ def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
 def _by_slot(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
     """Return the rank of each task, with tasks spread over the slots."""
     (task,) = jobspec.tasks
-    if task.ntasks > TASKS_MAX:  # checked before a list of them is made
-        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {task.ntasks}")
+    _check_number(task.ntasks)
     slots = slot_ranks(jobspec, resources)
     share, more = divmod(task.ntasks, len(slots))
     return [rank for index, rank in enumerate(slots) for _ in range(share + (index < more))]
 
 
-def _by_resource(value: object, resources: ResourceSet) -> list[int]:
+def _by_resource(wanted: PerResource, resources: ResourceSet) -> list[int]:
     """Return the rank of each task, with a number of tasks on each node or core of R."""
-    try:
-        wanted = msgspec.convert(value, _PerResource)
-    except msgspec.ValidationError as error:
-        raise LayoutError(f"{PER_RESOURCE}: {error}") from None
-    if wanted.type == "node":
-        return [rank for rank in resources.ranks for _ in range(wanted.count)]
-    counts = {rank: wanted.count * len(resources.cores(rank)) for rank in resources.ranks}
+    by_core = wanted.type == "core"
+    counts = {
+        rank: wanted.count * (len(resources.cores(rank)) if by_core else 1)
+        for rank in resources.ranks
+    }
+    _check_number(sum(counts.values()))
     return [rank for rank, count in counts.items() for _ in range(count)]
+
+
+def _check_number(ntasks: int) -> None:
+    """Raise LayoutError for too many tasks, before a list of them is made."""
+    if ntasks > TASKS_MAX:
+        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {ntasks}")
 
 
 def _mapped(option: object, ranks: list[int], resources: ResourceSet) -> list[int]:

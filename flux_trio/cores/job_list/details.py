@@ -1,8 +1,7 @@
 """What a list shows of a job's jobspec and R: its facts.
 
 Both are read from the kvs when a list needs them, and facts of active jobs are kept for a while. A
-fact of R replaces the jobspec's. A jobspec or R that cannot be parsed has no facts. Left out:
-flux-core's per-resource shell option.
+fact of R replaces the jobspec's. A jobspec or R that cannot be parsed has no facts.
 """
 
 from __future__ import annotations
@@ -27,9 +26,11 @@ from flux_trio.formats import (
     FormatError,
     Hostlist,
     Jobspec,
+    PerResource,
     ResourceSet,
     apply_update,
     job_key,
+    per_resource_of,
 )
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Level
@@ -131,7 +132,8 @@ class Details(Part):
             return None
 
     def _facts(self, record: Record, texts: Texts) -> Facts:
-        return self._facts_in(JOBSPEC, record, texts).updated(self._facts_in(R, record, texts))
+        facts = self._facts_in(JOBSPEC, record, texts).updated(self._facts_in(R, record, texts))
+        return facts if facts.per_resource is None else _with_tasks(facts, facts.per_resource)
 
     def _facts_in(self, name: str, record: Record, texts: Texts) -> Facts:
         place = (record.id, name)
@@ -179,16 +181,25 @@ def _facts_of(jobspec: Jobspec) -> Facts:
     cwd = jobspec.cwd
     if cwd is not None and len(cwd.encode(errors="surrogatepass")) > CWD_BYTES_MAX:
         cwd = None
+    per_resource = per_resource_of(jobspec)
     return Facts(
         name=name_of(jobspec.attribute("system.job.name"), jobspec.tasks[0].command[0]),
         cwd=cwd,
         queue=jobspec.queue,
-        ntasks=jobspec.ntasks,
+        ntasks=None if per_resource else jobspec.ntasks,
         nnodes=jobspec.nnodes,
         # how many cores a whole node has is known from R only
         ncores=None if jobspec.resources.exclusive else jobspec.ncores,
         duration=jobspec.duration,
+        per_resource=per_resource,
     )
+
+
+def _with_tasks(facts: Facts, each: PerResource) -> Facts:
+    """Return `facts` with the number of tasks in place of `per_resource`, as far as it is known."""
+    number = facts.nnodes if each.type == "node" else facts.ncores
+    ntasks = None if number is None else number * each.count
+    return msgspec.structs.replace(facts, ntasks=ntasks, per_resource=None)
 
 
 def _r_facts(text: str) -> Facts:

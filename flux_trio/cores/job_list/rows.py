@@ -6,13 +6,14 @@ leaves out its longest values, and a page has a bound in bytes: every page fits 
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.pages import page_size
 from flux_trio.editions.job_list import REQUIRED, Facts, ListedJob, Row, row
+from flux_trio.protocols import JobEvent
 
 ROW_BYTES_MAX: Final = 1 << 17  # of one job, as JSON; the longest values are left out beyond it
 PAGE_BYTES_MAX: Final = 1 << 16  # of a response of a stream, as JSON; or one job, if longer
@@ -69,7 +70,7 @@ def _whole_row(record: Record, facts: Facts) -> Row:
         id=record.id,
         userid=record.userid,
         urgency=record.urgency,
-        priority=record.priority,
+        priority=record.priority if record.was_posted(JobEvent.PRIORITY) else None,
         t_submit=record.t_submit,
         state=int(record.state),
         exception_occurred=worst is not None,
@@ -83,16 +84,9 @@ def _whole_row(record: Record, facts: Facts) -> Row:
         exception_severity=None if worst is None else worst.severity,
         exception_note=None if worst is None else worst.note,
         waitstatus=record.status,
-        annotations=_annotations(record),
+        annotations=record.annotations,
         dependencies=sorted(record.dependencies) if record.dependencies else None,
         expiration=record.expiration,
         clock_step=record.stepped or None,
     )
     return row(job, facts)
-
-
-def _annotations(record: Record) -> dict[str, Any] | None:
-    """Return the scheduler's annotations, and the job's memos as `user` (RFC 21, Memo Event)."""
-    if not record.memo:
-        return record.annotations
-    return {**(record.annotations or {}), "user": record.memo}

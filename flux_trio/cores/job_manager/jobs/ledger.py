@@ -254,7 +254,12 @@ class Ledger(Commits):
         self.store([["put", MAX_JOBID_KEY, str(self.max_jobid)], *refusal_ops(jobid)])
 
     def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
-        """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate)."""
+        """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate).
+
+        None discards them, except what memos wrote: that is not volatile.
+        """
+        if annotations is None and job.memo:
+            annotations = merge_annotations({}, {"user": job.memo}, keeps_empty=False)
         if annotations != job.annotations:
             job.annotations = annotations
             for listener in self.on_annotated:

@@ -83,7 +83,7 @@ class Operations(Part):
 
     def _annotate(self, job: ActiveJob, operation: Annotate) -> None:
         merged = self._ledger.merged_annotations(job, operation.annotations)
-        size = len(msgspec.json.encode(merged))
+        size = len(msgspec.json.encode(merged)) - self._ledger.memo_bytes.of_job(job.id)
         if size > ANNOTATION_BYTES_MAX:
             self._refuse(operation, f"it would have {size} bytes: at most {ANNOTATION_BYTES_MAX}")
             return

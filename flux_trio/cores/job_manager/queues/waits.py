@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.cores.job_manager.queues.queues import Queue, Queues
 from flux_trio.cores.state import Part
 from flux_trio.editions import rfc33
-from flux_trio.messages import Request, respond
+from flux_trio.messages import Errno, FluxError, Request, respond
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
 
 Condition: TypeAlias = tuple[int, str | None]
@@ -55,9 +55,16 @@ class Waits(Part):
     def _wait(self, request: Request, states: int) -> None:
         name = rfc33.QUEUE_WAIT.read(request).name
         if name is not None:
-            self._queues.find(name)
+            self._check(self._queues.find(name))
         senders = self.open.setdefault((states, name), {})
         senders.setdefault(request.sender, []).append(request)
+
+    def _check(self, queue: Queue) -> None:
+        """Raise FluxError(EINVAL) for a virtual queue (readings: Waiting on a virtual queue)."""
+        parent = self._queues.parent(queue)
+        if parent is not None:
+            text = f"queue {queue.name} is virtual: wait for its parent {parent}"
+            raise FluxError(Errno.EINVAL, text)
 
     def _answer(self, request: Request, states: int, name: str | None) -> None:
         if states == ACTIVE:

@@ -92,8 +92,7 @@ class QueueMethods(Part):
             held=self._ledger.tally.reasons(queue.name) or None,
             parent=self._queues.parent(queue),
         )
-        payload = self._ledger.edition.queue_status.write(status)
-        self._ledger.answer_at_once(respond(request, payload))
+        self._ledger.answer_at_once(respond(request, rfc33.QUEUE_STATUS.write(status)))
 
     def _offline_reason(self) -> str:
         """Return why no queue is served: flux-core's words, and what ended the scheduling."""

@@ -77,6 +77,8 @@ class Updates(Part):
         if not request.is_owner and job.immutable:
             text = "job is immutable due to previous instance owner update"
             raise FluxError(Errno.EPERM, text)
+        if not payload.updates:  # readings: Empty update
+            raise FluxError(Errno.EINVAL, "expected at least one key with its value, got no update")
         check_update_keys(payload.updates)
         self._limits.check_event(request, job, event_bytes(payload.updates))
         try:
