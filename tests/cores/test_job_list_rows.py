@@ -185,6 +185,7 @@ def test_pending_job_is_listed_with_what_it_asks_for(listed: ListedJobs) -> None
 def test_job_with_resources_is_listed_with_what_it_got(listed: ListedJobs) -> None:
     listed.store_jobspec(7, ntasks=1, attributes={"system.queue": "batch"})
     listed.store(7, "R", R2.to_json())
+    listed.now = 1005.0
     listed.tell_all(7, inactive(status=256))
     job = listed.job(7)
     expected = {

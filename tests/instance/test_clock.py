@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from trio.testing import MockClock
 from flux_trio.cli.jobs.job_rows import JobRow
 from flux_trio.clock import LOOK_S
 from flux_trio.config import Config, ExecConfig, SchedConfig, parse_config
-from flux_trio.formats import Jobspec
+from flux_trio.cores.resource import EVENTLOG_KEY
+from flux_trio.formats import Event, Jobspec, parse_eventlog
 from flux_trio.messages import Level, topics
 from flux_trio.testing.fakes import FakeScheduler
 from flux_trio.trace import Kind
@@ -33,11 +34,12 @@ async def clocked(**more: Any) -> AsyncIterator[tuple[Scene, SettableClock]]:
         yield s, clock
 
 
-async def submit(s: Scene, run_s: float = HOUR, **system: Any) -> int:
+async def submit(s: Scene, run_s: float = HOUR, urgency: int = 16, **system: Any) -> int:
     attributes = {"system.exec.test.run_duration": run_s}
     attributes |= {f"system.{key}": value for key, value in system.items()}
     jobspec = Jobspec.from_command(["true"], attributes=attributes).to_json()
-    return int((await s.call(topics.INGEST_SUBMIT, {"jobspec": jobspec}))["id"])
+    asked = {"jobspec": jobspec, "urgency": urgency}
+    return int((await s.call(topics.INGEST_SUBMIT, asked))["id"])
 
 
 def not_before(moment: float) -> dict[str, Any]:
@@ -113,6 +115,45 @@ async def test_run_time_and_time_left_are_those_that_passed(
         await trio.sleep(10)
         ended = await row(s, jobid, clock)
         assert ended.runtime == pytest.approx(50, abs=1)
+
+
+@pytest.mark.parametrize(
+    "anew", [(), ("job-manager",), ("job-list", "job-exec"), ("job-manager", "job-list")]
+)
+async def test_clock_that_is_set_back_stamps_no_event_earlier_than_the_one_before_it(
+    autojump_clock: MockClock, anew: tuple[str, ...]
+) -> None:
+    "Jobs that wait, run and are held, and the drains of a node; services start anew or do not."
+    async with clocked() as (s, clock):
+        held = await submit(s, run_s=50, urgency=0)
+        running = await submit(s, run_s=50, duration=100)
+        await s.wait(running, "start")
+        await trio.sleep(10)
+        await s.call(topics.RESOURCE_DRAIN, {"targets": "1", "reason": "before"})
+        clock.step(-HOUR)
+        for name in anew:
+            await s.supervisor.reload(name)
+        await s.call(topics.RESOURCE_UNDRAIN, {"targets": "1"})
+        await s.call(topics.JOB_URGENCY, {"id": held, "urgency": 16})
+        await s.wait(held, "start")
+        await trio.sleep(10)
+        young = await row(s, held, clock)
+        for jobid in (running, held):
+            await s.wait(jobid)
+            assert (await row(s, jobid, clock)).runtime >= 0
+            assert_in_order(await s.eventlog(jobid))
+        drains = await s.call(topics.KVS_LOOKUP, {"key": EVENTLOG_KEY})
+        assert_in_order(parse_eventlog(drains["value"]))
+        if "job-list" not in anew:
+            assert young.runtime == pytest.approx(10, abs=1)
+            assert (await row(s, held, clock)).runtime == pytest.approx(50, abs=1)
+            assert (await row(s, running, clock)).runtime == pytest.approx(50, abs=1)
+
+
+def assert_in_order(events: Sequence[Event]) -> None:
+    assert len(events) > 1
+    stamps = [event.timestamp for event in events]
+    assert stamps == sorted(stamps), events
 
 
 @pytest.mark.parametrize("step", STEPS)

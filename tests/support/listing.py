@@ -33,6 +33,7 @@ class ListedJobs:
     def __init__(self, config: Config | None = None) -> None:
         self.kvs = InstantKvs()
         self.core = JobListCore(config)
+        self.now = 0.0
         self.journal: Request | None = None  # the open request for it
         self.timers: list[SetTimer[Any]] = []
         self.logs: list[Log] = []
@@ -132,9 +133,9 @@ class ListedJobs:
         streaming = int(Flag.STREAMING)
         return Response(self.journal.topic, payload, 0, self.journal.matchtag, streaming)
 
-    def turn(self, *inputs: Any, now: float = 0.0) -> None:
+    def turn(self, *inputs: Any, now: float | None = None) -> None:
         """One turn, and those that follow from the kvs's answers."""
-        self.do(self.core.turn(now, list(inputs)))
+        self.do(self.core.turn(self.now if now is None else now, list(inputs)))
 
     def fire_timer(self) -> None:
         """The time has come for the only timer that is set."""

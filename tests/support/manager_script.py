@@ -164,6 +164,7 @@ class ManagerScript:
         config: Config | None = None,
         users: Mapping[int, User] | None = None,
         plugins: Any = None,
+        now: float = START,
     ) -> None:
         self._users = users or {}
         self._did: list[str] = []
@@ -176,7 +177,7 @@ class ManagerScript:
         self.lookups_wait = lookups_wait
         self.lookups: deque[Request] = deque()  # of R, not answered yet
         self.inventory = inventory
-        self.now = START
+        self.now = now
         self.timers: dict[Hashable, float] = {}  # those whose time has not come
         self.messages: list[Request | Response | Event] = []  # all that were sent
         self.kvs_asked: list[Request] = []  # what was answered at once
@@ -374,7 +375,7 @@ class ManagerScript:
 
     def restarted(self, **how: Any) -> ManagerScript:
         """The next job manager over the same store."""
-        return ManagerScript(kvs=self.kvs, **how)
+        return ManagerScript(kvs=self.kvs, now=self.now, **how)
 
     def running(self, jobid: int, *, ranks: int = 1, **how: Any) -> None:
         """Bring a new job to RUN, shells started; it has a core of so many ranks."""

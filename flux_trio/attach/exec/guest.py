@@ -26,7 +26,14 @@ from flux_trio.formats import Event, format_eventlog, parse_eventlog, taskmap_bl
 EXEC_LOG: Final = "exec.eventlog"
 OUTPUT: Final = "output"
 PLACES: Final = "flux-trio-written"
-"""How many bytes of each stream are in the output; our own key, which goes when the job is over."""
+"""How much of each stream is in the output; our own key, which goes when the job is over."""
+
+
+class Written(msgspec.Struct):
+    """What PLACES has: `nbytes` by task and stream, and the timestamp of the last event."""
+
+    nbytes: dict[str, int] = {}
+    stamped: float = 0.0
 
 
 class Shell(msgspec.Struct, frozen=True):
@@ -50,26 +57,32 @@ class Contents(msgspec.Struct):
     events: list[Event] = []
     output: list[Event] = []
     is_over: bool = False  # after the next commit nothing more comes
+    stamped: float = 0.0  # timestamp of the last event, of either log
 
     def read_log(self, exec_log: str) -> None:
         """Take the events that an earlier program has left. Raises FormatError."""
-        self.names = {event.name for event in parse_eventlog(exec_log)}
+        events = parse_eventlog(exec_log)
+        self.names = {event.name for event in events}
+        self.stamped = max((event.timestamp for event in events), default=0.0)
 
     def read_places(self, places: str) -> None:
         """Take how much output an earlier program has left. Raises msgspec.MsgspecError."""
         if places:
-            self.places = msgspec.json.decode(places, type=dict[str, int])
+            written = msgspec.json.decode(places, type=Written)
+            self.places, self.stamped = written.nbytes, max(self.stamped, written.stamped)
             self.kept = sum(self.places.values())
 
     def begin(self, now: float, ntasks: int) -> None:
         """Write the first events; in a room that was there before, that we have come to it."""
         if "init" in self.names:
             if "done" not in self.names:
-                self.events.append(Event(now, "reattach"))
+                self.events.append(Event(self._stamp(now), "reattach"))
             return
         self._add(now, "init")
         self._add(now, "starting")
-        self.output.append(log_begins(now, ntasks))  # and with it PLACES: the room is ours
+        self.output.append(
+            log_begins(self._stamp(now), ntasks)
+        )  # and with it PLACES: the room is ours
 
     def started(self, now: float, shell: Shell) -> None:
         init = {"service": shell.service, "leader-rank": shell.leader_rank, "size": shell.size}
@@ -96,14 +109,14 @@ class Contents(msgspec.Struct):
             self.kept += len(kept)
             self.places[name] = self.places.get(name, 0) + len(kept)
             chunk = Chunk(int(piece["rank"]), piece["stream"], 0, kept)
-            self.output += log_data(now, [chunk])
+            self.output += log_data(self._stamp(now), [chunk])
 
     def completed(self, now: float, status: int, ntasks: int, leader_rank: int) -> None:
         """Write that all output is there, and how the job's shells ended."""
         if "complete" in self.names:
             return
         note = f"output is cut off: {self.dropped} bytes beyond the limit" if self.dropped else ""
-        self.output += log_ends(now, ntasks, note)
+        self.output += log_ends(self._stamp(now), ntasks, note)
         self._add(now, "shell-exit", {"rank": leader_rank, "wait_status": status})
         self._add(now, "complete", rfc21.write(rfc21.Finish(status)))
 
@@ -119,7 +132,8 @@ class Contents(msgspec.Struct):
             ops.append(kvs.append(EXEC_LOG, format_eventlog(self.events)))
         if self.output:
             ops.append(kvs.append(OUTPUT, format_eventlog(self.output)))
-            ops.append(kvs.put(PLACES, msgspec.json.encode(self.places).decode()))
+            written = msgspec.json.encode(Written(self.places, self.stamped)).decode()
+            ops.append(kvs.put(PLACES, written))
         if self.is_over:
             self.is_over = False
             ops.append(kvs.unlink(PLACES))
@@ -129,7 +143,12 @@ class Contents(msgspec.Struct):
     def _add(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:
         if name not in self.names:
             self.names.add(name)
-            self.events.append(Event(now, name, context))
+            self.events.append(Event(self._stamp(now), name, context))
+
+    def _stamp(self, now: float) -> float:
+        """Return the timestamp of the next event; the clock may have been set back."""
+        self.stamped = max(self.stamped, now)
+        return self.stamped
 
 
 def _bytes_of(piece: dict[str, Any]) -> bytes:

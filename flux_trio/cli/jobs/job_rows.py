@@ -82,11 +82,15 @@ class JobRow(Mapping[str, object]):
 
     @property
     def runtime(self) -> float:
-        """Seconds from the job's start to its end, or to now."""
+        """Seconds from the job's start to its end, or to now; never negative.
+
+        How long a job ran is not known if the clock was set back and the instance restarted.
+        """
         start = self.record.get("t_run")
         if start is None:
             return 0.0
-        return float(self.record.get("t_cleanup", self.now)) - self._clock_step - float(start)
+        end = float(self.record.get("t_cleanup", self.now))
+        return max(0.0, end - self._clock_step - float(start))
 
     @property
     def _clock_step(self) -> float:

@@ -115,7 +115,9 @@ class Job(msgspec.Struct, eq=False):
         self.released |= stored.released_ranks
 
     def note(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:
-        """Add an event to guest.exec.eventlog."""
+        """Add an event to guest.exec.eventlog; the clock may have been set back meanwhile."""
+        if self.exec_log:
+            now = max(now, self.exec_log[-1].timestamp)
         self.exec_log.append(Event(now, name, context))
 
 

@@ -10,6 +10,7 @@ import msgspec
 from flux_trio.cores.exec.output import file_number, place_of, whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart
 from flux_trio.cores.pages import page_size
+from flux_trio.formats.meanings import Stamp
 from flux_trio.shell.protocol import STREAMS
 
 # One read, which becomes one value of the kvs: its text is at most twice as long, and the events
@@ -27,6 +28,7 @@ class Keeping(msgspec.Struct):
     offset: int = 0  # bytes of that file that are kept
     kept: int = 0  # bytes, of all files
     piece: int = 0  # number of the next key
+    stamped: Stamp = 0.0  # timestamp of the last event of the log of output
     reading: tuple[FilePart, ...] = ()  # parts to read next, or being read; empty at the end
     cost: int = 0  # bytes on their way, counted in the job's lane
     refused: str = ""  # why the kvs did not take a piece; then no more output is stored

@@ -74,8 +74,9 @@ class Storing(Part):
         if not keeping.reading:
             self._put_end(job, chunks)
             return
-        events = [log_begins(self._outbox.now, job.ntasks)] if keeping.piece == 0 else []
-        events += log_data(self._outbox.now, chunks)
+        now = self._stamp(keeping)
+        events = [log_begins(now, job.ntasks)] if keeping.piece == 0 else []
+        events += log_data(now, chunks)
         if not events:  # the files are shorter than they were
             self._arrived(keeping)
             self._go_on(job)
@@ -140,7 +141,7 @@ class Storing(Part):
         """Make the last commit of the job: the end of its output, and how it ended."""
         keeping = job.keeping
         assert keeping is not None
-        now = self._outbox.now
+        now = self._stamp(keeping)
         events = [log_begins(now, job.ntasks)] if keeping.piece == 0 else []
         events += log_data(now, chunks)
         events += log_ends(now, job.ntasks, cut_off(keeping))
@@ -154,6 +155,11 @@ class Storing(Part):
         if not job.is_new:  # an earlier service may have stored more, with another limit
             ops.append(["unlink", job_key(job.id, output_key(keeping.piece + 1))])
         self._outbox.ask(*commit_ops(ops), EndPut(job.id))
+
+    def _stamp(self, keeping: Keeping) -> float:
+        """Return the timestamp of the next events; the clock may have been set back."""
+        keeping.stamped = max(self._outbox.now, keeping.stamped)
+        return keeping.stamped
 
     def _arrived(self, keeping: Keeping) -> None:
         self._lanes[keeping.is_one_part].nbytes -= keeping.cost

@@ -150,7 +150,7 @@ class Follower(Part):
             if place and jobid not in records.jobs:
                 self.scan.look_at(jobid)  # it may have ended before active jobs were read
                 continue
-            records.fold_event(jobid, place, event)
+            records.fold_event(jobid, place, event, self._exchange.now)
             if event.name == _CLEAN:
                 self._finished.add(ended.get(jobid) or ended_of(records.jobs[jobid]))
 

@@ -83,6 +83,9 @@ class Record(Job):
     stepped = Rare(0.0)
     """Seconds by which the wall clock was set between `t_run` and `t_cleanup`, or until now."""
 
+    is_corrected = Rare(False)
+    """Whether `t_run` or `t_cleanup` is by the clock, which was behind the event's timestamp."""
+
     def __init__(self, jobid: int, submit: Event) -> None:
         super().__init__(jobid, submit)
         self.counted = 0
@@ -102,6 +105,21 @@ class Record(Job):
             raised, worst = read_exception(event.context or {}), self.worst
             if worst is None or raised.severity < worst.severity:
                 self.worst = raised
+
+    def keep_times_of(self, old: Record) -> None:
+        """Take what the job's eventlog does not tell from the record before."""
+        if old.stepped:
+            self.stepped = old.stepped
+        if old.is_corrected:
+            self.t_run, self.is_corrected = old.t_run, True
+            self.t_cleanup = old.t_cleanup or self.t_cleanup
+
+    def correct(self, now: float) -> None:
+        """Note that the job has entered its state now, not at the timestamp of its last event."""
+        if self.state is JobState.RUN:
+            self.t_run, self.is_corrected = now, True
+        elif self.state is JobState.CLEANUP and self.t_run is not None:
+            self.t_cleanup, self.is_corrected = now, True
 
 
 _EXCEPTION: Final = JobEvent.EXCEPTION.value
@@ -130,7 +148,7 @@ class Records(Part):
     jobs: dict[JobId, Record]
     counts: Counter[int]
     _running: dict[JobId, Record]
-    _steps: dict[JobId, float]
+    _steps: dict[JobId, tuple[Stamp | None, Stamp | None, float]]
     _changed: dict[JobId, Record]
     _story: JobStory
     _dropped: list[Record]
@@ -142,7 +160,7 @@ class Records(Part):
         self.counts = Counter()  # of `Record.counted`, as of the last turn
         self._pending: SortedList[int] = SortedList()  # ranks; the id is in them
         self._running = {}  # oldest first
-        self._steps = {}  # of jobs that are over, by id; oldest first
+        self._steps = {}  # of jobs that are over: t_run, t_cleanup, stepped; oldest first
         self._changed = {}  # in this turn
         self._story = JobStory()
         self._dropped = []  # jobs that the last reading did not find: they are over
@@ -174,11 +192,12 @@ class Records(Part):
             return self.finished
         return self.jobs.get(jobid)
 
-    def fold_event(self, jobid: int, place: int, event: Event) -> None:
+    def fold_event(self, jobid: int, place: int, event: Event, now: float) -> None:
         """Fold in the event at `place` of the job's eventlog, unless it was folded before.
 
-        Raises InvalidTransition if RFC 21 does not allow it, JournalGap if earlier events are
-        missing.
+        It is of this moment, `now`. Its timestamp is later if the clock was set back after the
+        event before it: then the job began or ended now. Raises InvalidTransition if RFC 21 does
+        not allow the event, JournalGap if earlier events are missing.
         """
         record = self.jobs.get(jobid)
         nevents = 0 if record is None else record.nevents
@@ -190,7 +209,10 @@ class Records(Part):
             record = Record(jobid, event)
             self._story.begin(record)
         else:
+            before = record.state
             self._story.apply(record, event)
+            if event.timestamp > now and record.state is not before:
+                record.correct(now)
         self.jobs[jobid] = self._changed[jobid] = record
         if event.name == _INVALIDATE:  # the job was refused
             del self.jobs[jobid], self._changed[jobid]
@@ -206,21 +228,22 @@ class Records(Part):
         old = self.jobs.get(record.id)
         if old is not None:
             record.place, record.counted = old.place, old.counted
+            record.keep_times_of(old)
             if old.place == AMONG_RUNNING:
                 self._running[record.id] = record
         self.jobs[record.id] = record
         self._changed[record.id] = record
 
     def _keep_step(self, record: Record) -> None:
-        if stepped := record.stepped:
-            self._steps[record.id] = stepped
+        if record.stepped or record.is_corrected:
+            self._steps[record.id] = record.t_run, record.t_cleanup, record.stepped
             if len(self._steps) > STEPS_MAX:
                 del self._steps[next(iter(self._steps))]
 
     def restore_step(self, record: Record) -> None:
-        """Set `stepped` of a finished job's record: its eventlog does not have it."""
+        """Set the times of a finished job's record that its eventlog does not have."""
         if record.id in self._steps:
-            record.stepped = self._steps[record.id]
+            record.t_run, record.t_cleanup, record.stepped = self._steps[record.id]
 
     def keep_only(self, jobids: Container[int]) -> None:
         """Drop the active jobs that are not in `jobids`: they are over."""

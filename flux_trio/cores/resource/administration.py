@@ -120,6 +120,7 @@ class Administration(Part):
         self.hosts = Hosts(inventory)
         self.drains = Drains(self.hosts)
         self.downs = Downs(self.hosts)
+        self.stamped: Stamp = 0.0  # timestamp of the last event
         self._inventory = inventory
 
     @property
@@ -137,6 +138,7 @@ class Administration(Part):
 
     def apply(self, event: Event) -> None:
         """Fold one event. Raises FormatError."""
+        self.stamped = event.timestamp
         self.drains.apply(event)
         self.downs.apply(event)
 

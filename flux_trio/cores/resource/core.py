@@ -261,6 +261,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         """
         if self._committing or not self._replayed:
             return
+        now = max(now, self._administration.stamped)  # the clock may have been set back
         if both := self._administration.drains.targets & self._groups.exclude:
             event = self._administration.drains.undrain(now, both)
             assert event is not None  # all of them are drained
@@ -328,9 +329,10 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
             self._note(_noted(OFFLINE), Idset.parse(targets))
             reason = f": {down.reason}" if down.reason else ""
             self._outbox.send(Log(Level.WARNING, f"targets {targets} are down{reason}"))
+        stamp = max(now, self._administration.stamped)  # the clock may have been set back
         if self._checks is not None:
             self._begin_checks(now)
-        elif (event := self._administration.stop_checking(now)) is not None:
+        elif (event := self._administration.stop_checking(stamp)) is not None:
             self._commit(None, [event])
         early, self._early = self._early, []
         for request in early:

@@ -45,12 +45,14 @@ class ActiveJob(ActiveFacts, Job):
         "introduced",  # whether plugins know it and were not notified of its end
         "kept_jobspec",  # without the environment, as submitted
         "question",  # number of the last question about its state; only the answer to it counts
+        "stamped",  # timestamp of its last event
         "start",  # its state in RFC 32; only `ExecSide` changes it
         "ticket",  # of its open question to plugins, if there is one
     )
 
     kept_jobspec: KeptJobspec
     jobspec_updates: dict[str, Any] | None
+    stamped: Stamp
     start: ExecState
 
     began = Rare[Stamp](0.0)
@@ -76,6 +78,7 @@ class ActiveJob(ActiveFacts, Job):
         self.hook = HOOK.initial
         self.introduced = False
         self.question = 0
+        self.stamped = self.t_submit
         self.start = EXECUTION.initial
         self.ticket = 0
 
@@ -101,10 +104,13 @@ class ActiveJob(ActiveFacts, Job):
             updated = apply_update(updated, path, value)
         return updated == self.current_jobspec()
 
-    def note_begin(self, event: Event) -> None:
-        """Take an event alloc or start (readings: R without starttime)."""
+    def note_begin(self, event: Event, now: float) -> None:
+        """Take an event alloc or start (readings: R without starttime).
+
+        An event may be ahead of the clock, which was set back: see `Ledger`.
+        """
         if self.granted is not None and not self.granted.starttime:
-            self.began = event.timestamp
+            self.began = min(event.timestamp, now)
 
     def end_after(self, duration: float) -> float:
         """Return when a job with a known R reaches a time limit, in seconds since the epoch."""

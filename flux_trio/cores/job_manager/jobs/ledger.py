@@ -148,23 +148,25 @@ class Ledger(Commits):
 
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job` at once, also while a hook is under way."""
-        event = self._event(name, context)
+        event = self._event(job, name, context)
         self._apply(job, event)
+        job.stamped = event.timestamp
         self.logged.setdefault(job.id, []).append(event)
         self.dirty[job.id] = job
         if (follow := self._further.get(name)) is not None:
             follow(job, event)
         self._notify(job, event)
 
-    def _event(self, name: str, context: dict[str, Any] | None) -> Event:
+    def _event(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> Event:
         """Return the event to log now: the last one again, if another job gets the same.
 
-        Events that are one object are formatted once: see `_commit_all`.
+        Events that are one object are formatted once: see `_commit_all`. No event is stamped
+        earlier than the one before it in its log, also when the clock was set back meanwhile.
         """
-        last = self._last
-        if last.context is context and last.name is name and last.timestamp == self.outbox.now:
+        last, now = self._last, max(self.outbox.now, job.stamped)
+        if last.context is context and last.name is name and last.timestamp == now:
             return last
-        self._last = Event(self.outbox.now, name, context)
+        self._last = Event(now, name, context)
         return self._last
 
     def raise_exception(self, job: ActiveJob, kind: str, severity: int, note: str) -> None:
@@ -238,7 +240,7 @@ class Ledger(Commits):
         self.unstore(job.id)
         self.dirty.pop(job.id, None)
         self.logged.pop(job.id, None)
-        event = Event(self.now, JobEvent.INVALIDATE)
+        event = self._event(job, JobEvent.INVALIDATE, None)
         self.job_story.apply(job, event)
         job.asked = job.state  # plugins are only notified of job.destroy
         self._notify(job, event)  # it is in no eventlog, but followers have seen the submit event

@@ -158,6 +158,7 @@ class Replay(Part):
         if not job.is_active:
             self._ledger.over.append(ended(active, events[-1].timestamp))
             return
+        active.stamped = events[-1].timestamp
         self._ledger.resume(active)
         if len(eventlog) > EVENTLOG_SMALL_BYTES:  # it is not known which user has caused it
             size = len(eventlog.encode())
@@ -167,7 +168,7 @@ class Replay(Part):
             self._grant_resources(active, r)
             for event in events:
                 if event.name in BEGINNINGS:
-                    active.note_begin(event)
+                    active.note_begin(event, self._ledger.now)
 
     def _grant_resources(self, job: ActiveJob, r: str | None) -> None:
         """Take R of a job with resources, so that a second grant of them is detected."""

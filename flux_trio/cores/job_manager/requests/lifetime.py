@@ -18,6 +18,7 @@ from flux_trio.cores.job_manager.waiting import LifetimeProposed, ProposeExpirat
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux, rfc21
+from flux_trio.formats import Event as LoggedEvent
 from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, topics
 from flux_trio.protocols import JobEvent, JobState
 
@@ -27,10 +28,13 @@ class Lifetime(Part):
 
     def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
         for name in BEGINNINGS:
-            ledger.listen(name, ActiveJob.note_begin)
+            ledger.listen(name, self._began)
         self._ledger = ledger
         self._hooks = hooks
         self._scheduler = scheduler
+
+    def _began(self, job: ActiveJob, event: LoggedEvent) -> None:
+        job.note_begin(event, self._ledger.now)
 
     def event(self, event: Event) -> None:
         """Take resource-expiration; the same event of a guest is ignored."""
