@@ -28,6 +28,7 @@ CLASSIC: Final = Edition(
     acquire=rfc28.ACQUIRE,
     changes=rfc28.TYPED_CHANGES,
     release=rfc28.RELEASE,
+    targets_change_groups=True,
     shrink_ends_jobs=True,
     exec_hello=rfc32.HELLO,
     start=rfc32.START_WITHOUT_R,

@@ -38,6 +38,7 @@ CURRENT: Final = Edition(
     acquire=rfc28.ACQUIRE_ALL,
     changes=rfc28.KEYED_CHANGES,
     release=None,
+    targets_change_groups=False,
     shrink_ends_jobs=False,
     exec_hello=rfc32.HELLO,
     start=rfc32.START,

@@ -40,6 +40,7 @@ class Edition(msgspec.Struct, frozen=True):
     acquire: Codec[rfc28.Acquire]
     changes: Codec[Sequence[rfc28.Change]]
     release: Codec[rfc28.Release] | None  # None: a shrink is not acknowledged
+    targets_change_groups: bool  # Grow, Shrink: targets come and go as they are excluded
     shrink_ends_jobs: bool  # Shrink: jobs on the targets get a fatal exception
 
     # RFC 32

@@ -2,7 +2,8 @@
 
 A target belongs to `default` or to `exclude`. A target that leaves a group is shrunk from the
 holder of that group, and goes to the other group only when the holder has released it. So no target
-has two holders.
+has two holders. In an edition without groups, targets that are excluded later are down: a scheduler
+has the targets that were not excluded when it has acquired them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Group:
         self._forget_targets()
 
     def _forget_targets(self) -> None:
-        self._granted = _NONE  # grown and not shrunk
+        self.granted = _NONE  # grown and not shrunk
         self._online = _NONE  # targets of `_granted` that the holder knows as online
         self.unreleased = _NONE  # shrunk and not released
 
@@ -78,10 +79,10 @@ class Group:
 
     def shrink(self, members: Idset) -> list[Change]:
         """Take back the targets that are no longer among `members`."""
-        lost = self._granted - members
+        lost = self.granted - members
         if not lost:
             return []
-        self._granted -= lost
+        self.granted -= lost
         self._online -= lost
         self.unreleased |= lost
         self._step(AcquireEvent.SHRINK)
@@ -91,8 +92,8 @@ class Group:
         """Give `members`, which the other group does not hold; tell which targets are `up`."""
         if self.request is None:
             return []
-        changes = self._grow(members - self._granted, up)
-        if back := (self._granted & up) - self._online:
+        changes = self._grow(members - self.granted, up)
+        if back := (self.granted & up) - self._online:
             self._online |= back
             self._step(AcquireEvent.ONLINE)
             changes.append(Online(back))
@@ -105,16 +106,16 @@ class Group:
     def renew(self, inventory: ResourceSet) -> list[Change]:
         """Take `inventory`: the same resources with another expiration."""
         self._inventory = inventory
-        if not self._granted:
+        if not self.granted:
             return []
         self._step(AcquireEvent.GROW)
-        acquired = self._grown(self._granted, self._online)
+        acquired = self._grown(self.granted, self._online)
         return [Expires(inventory.expiration, acquired)]
 
     def _grow(self, new: Idset, up: Idset) -> list[Change]:
         if not new:
             return []
-        self._granted |= new
+        self.granted |= new
         self._online |= new & up
         self._step(AcquireEvent.GROW)
         return [self._grown(new, up)]
@@ -179,6 +180,10 @@ class Groups(Part):
 
     def update(self, up: Idset) -> list[Response]:
         """Return responses with the changes for the holders; `up` are the usable targets."""
+        if not self._edition.targets_change_groups:
+            default = self._groups[DEFAULT_GROUP]
+            members = default.granted or self.members(DEFAULT_GROUP)
+            return self._responses(default, default.grow(members, up - self.exclude))
         responses = []
         for name, group in self._groups.items():
             responses += self._responses(group, group.shrink(self.members(name)))

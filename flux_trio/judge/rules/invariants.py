@@ -21,7 +21,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
-from flux_trio.judge.views.granting import SCHED_JOBS, SchedJob, sched_job
+from flux_trio.judge.views.granting import FREED_JUST_NOW, SCHED_JOBS, SchedJob, sched_job
 from flux_trio.judge.views.holding import (
     CLAIMS,
     OVERLAPS,
@@ -202,7 +202,7 @@ def _allocated(account: Any) -> dict[int, ResourceSet | None]:
 @RULES.judge(
     "invariant.scheduler-agrees",
     noted(Kind.STATE),
-    views=[LIFE, ASKED, SCHED_JOBS, WRITTEN, LINK, RAISED],
+    views=[LIFE, ASKED, SCHED_JOBS, FREED_JUST_NOW, WRITTEN, LINK, RAISED],
 )
 def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Finding:
     """The jobs that hold resources are the same in the scheduler's `state` record and by its
@@ -216,7 +216,8 @@ def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Finding:
     allocated = _allocated(state.get("allocated"))
     known = _scheduler_holders(seen)
     surely = {jobid for jobid in _holders(seen) if known.get(jobid)}
-    wrong = sorted(allocated.keys() - known.keys()) + sorted(surely - allocated.keys())
+    may_be = known.keys() | seen.all(FREED_JUST_NOW).keys()
+    wrong = sorted(allocated.keys() - may_be) + sorted(surely - allocated.keys())
     if wrong:
         text = f"allocated to {sorted(allocated)}; by the messages, to {sorted(known)}"
         return Broken(f"the scheduler's account is wrong about job {wrong[0]}: {text}")

@@ -14,14 +14,17 @@ from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     BROKER,
     EVENT,
+    OWN,
     RECV,
     errnum,
     job_id,
     logged,
+    noted,
     payload,
     received,
     sent,
     topic_of,
+    while_live,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, Trait, view
 from flux_trio.judge.views.acquiring import change_of
@@ -29,8 +32,11 @@ from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
 from flux_trio.judge.views.resources import AS_RECEIVED, as_received
 from flux_trio.judge.views.scheduling import FINAL, LINK, Link, link_of, refusal_of
+from flux_trio.judge.views.traits import CARRIES_R
 from flux_trio.messages import Request, topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
+
+STATE: Final[str] = Kind.STATE.value
 
 # --- the scheduler's inventory
 
@@ -203,6 +209,26 @@ def sched_job(seen: Seen, jobid: Any) -> SchedJob:
     """Return the state of SCHED_JOBS for a job."""
     known: SchedJob | None = seen.at(SCHED_JOBS, jobid)
     return UNKNOWN if known is None else _not_void(known, link_of(seen))
+
+
+def _freed_just_now(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
+    if record.kind == STATE:
+        is_its = record.party == seen.facts.scheduler
+        return [(jobid, None) for jobid in seen.all(FREED_JUST_NOW)] if is_its else []
+    is_last = carried(record) is not None and not is_part(record)
+    return [(job_id(record), record.n)] if is_last else []
+
+
+FREED_JUST_NOW: Final = view(
+    "freed just now",
+    received("request", topics.SCHED_FREE, mark=CARRIES_R),
+    while_live(OWN, noted(Kind.STATE)),
+    parts=_freed_just_now,
+    fold=lambda _had, n, _record, _seen: n,
+    state=Place,
+)
+"""By job id: the last free, which has no answer, that the scheduler has received since it told its
+state. It may tell the state first, and then handle the free."""
 
 
 class Answering(Live, frozen=True, gc=False):

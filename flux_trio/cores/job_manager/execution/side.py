@@ -196,7 +196,7 @@ class ExecSide(Part):
         self._step(job, ExecEvent.REQUEST)
         job.released_in_answer = 0
         reattach = job.started and job.status is None
-        start = Start(job.id, job.userid, job.current_jobspec(), reattach, job.granted)
+        start = Start(job.id, job.userid, job.current_jobspec(), reattach, job.current_resources())
         payload = self._ledger.edition.start.write(start)
         self.silence.asked(self._ledger.now)
         flags = STREAMING if self._ledger.edition.start_streams else 0

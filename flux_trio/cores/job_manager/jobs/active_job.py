@@ -15,7 +15,7 @@ from flux_trio.cores.job_manager.jobs.snapshot import ActiveFacts, JobSnapshot
 from flux_trio.cores.job_manager.waiting import Deferred, LogEvent
 from flux_trio.editions import rfc21
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import Event, FormatError, apply_update, parse_eventlog
+from flux_trio.formats import Event, FormatError, ResourceSet, apply_update, parse_eventlog
 from flux_trio.formats.meanings import Stamp
 from flux_trio.protocols import (
     ASKING,
@@ -111,6 +111,12 @@ class ActiveJob(ActiveFacts, Job):
         """
         if self.granted is not None and not self.granted.starttime:
             self.began = min(event.timestamp, now)
+
+    def current_resources(self) -> ResourceSet | None:
+        """Return R with the expiration of the last resource-update; None if R is not known."""
+        if self.granted is None or self.expiration is None:
+            return self.granted
+        return self.granted.with_times(self.granted.starttime, self.expiration)
 
     def end_after(self, duration: float) -> float:
         """Return when a job with a known R reaches a time limit, in seconds since the epoch."""

@@ -173,10 +173,13 @@ class Grants(Part):
         self.open[jobid] = Judging(self.last_number, annotations, granted)
         self.asked.append(jobid)
 
-    def judged(self, jobid: int) -> ResourceSet | None:
-        """Return R in the answer whose grant is being checked; None without such a grant or R."""
+    def held_by(self, jobid: int) -> ResourceSet | None:
+        """Return what a job has by its last grant; None if that is not known, or it has nothing.
+
+        Of a grant that is being checked it is R in the answer.
+        """
         judging = self.open.get(jobid)
-        return None if judging is None else judging.granted
+        return self.allocated.holders.get(jobid) if judging is None else judging.granted
 
     def end_turn(self) -> None:
         """Look up R of the grants of this turn."""

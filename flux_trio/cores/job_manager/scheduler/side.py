@@ -174,7 +174,7 @@ class SchedulerSide(Part):
     def _free(self, jobid: int, granted: ResourceSet | None = None) -> None:
         """Free what was `granted` just now, or what the job holds."""
         if granted is None and (job := self._ledger.jobs.get(jobid)) is not None:
-            granted = self.grants.judged(jobid) or job.granted
+            granted = self.grants.held_by(jobid) or job.granted
         self.requests.free(jobid, granted)
         self.granted_annotations.pop(jobid, None)
         self.grants.give_back(jobid)
