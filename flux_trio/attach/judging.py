@@ -107,10 +107,11 @@ class LiveJudge:
 
     def audited(self, differences: Iterable[str]) -> None:
         """Take the result of an audit."""
-        last = self._recent[self.nrecords]
         self._kept.add(AUDITED)
         for each in differences:
-            self._keep(Violation(AUDITED, _AUDITED_SENTENCE, "one of them", each, last, ()))
+            data = {"audit": each}
+            told = Record(self.nrecords, self.t, Kind.STATE.value, "monitor", data=data)
+            self._keep(Violation(AUDITED, _AUDITED_SENTENCE, "one of them", each, told, ()))
 
     def due(self) -> list[tuple[Violation, float]]:
         """Return what is due for DUE_S seconds or more and must not wait, each with how long."""
@@ -219,9 +220,8 @@ class LiveJudge:
             return
         kept = self._unexplained if violation.is_unexplained else self._violations
         kept.append(violation)
-        for n in (*violation.because, violation.record.n):
-            if n in self._recent:
-                self.records[n] = self._recent[n]
+        self.records |= {n: self._recent[n] for n in violation.because if n in self._recent}
+        self.records.setdefault(violation.record.n, violation.record)
 
     def _age_of(self, debt: Violation) -> float:
         """Return for how long something is due; at least for as long, if that is not kept."""

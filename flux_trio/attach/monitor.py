@@ -38,7 +38,7 @@ from flux_trio.transports import Connection, ConnectionClosed, TransportError, c
 
 KNOWN_VERSION: Final = "0.88"
 """The version of flux-core whose departures are known."""
-KNOWN: Final = "flux-core-0.88"
+KNOWN: Final = ("flux-core-0.88", "fluxion-0.54")
 
 MODULES: Final = (
     "job-manager",
@@ -231,7 +231,8 @@ async def open_monitor(uri: str) -> AsyncIterator[Monitor]:
             config = await flux.call(topics.CONFIG_GET, None, RANK_0)
             modules = await flux.ask(topics.MODULE_LIST, Modules, None, RANK_0)
             scheduler = _holder(modules, topics.SCHED)
-            judge = LiveJudge(config, scheduler, load_shipped(KNOWN), flux.now())
+            known = [each for name in KNOWN for each in load_shipped(name)]
+            judge = LiveJudge(config, scheduler, known, flux.now())
             monitor = Monitor(flux, connection, uri, version, judge)
             monitor.follow(_names(modules))
             yield monitor

@@ -178,6 +178,16 @@ MODULE_TRACE: Final = "module.trace"
 MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 
 
+STREAMS: Final = frozenset(
+    {
+        *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, LIST_LIST, INFO_WATCH, KVS_WATCH),
+        *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, "kvs-watch.lookup"),
+    }
+)
+"""The methods whose requests may be streams (RFC 6, Streaming), of flux-trio and of flux-core; the
+start of an execution service, which has any name, is one more."""
+
+
 def disconnect_of(service: str) -> str:
     """Return the topic that tells `service` that a peer is gone (RFC 6, Disconnection)."""
     return f"{service}.{DISCONNECT}"

@@ -187,7 +187,13 @@ def _comes_before(each: Passed, jobid: int) -> bool:
 
 
 def _is_request_about(each: Routed, jobid: int) -> bool:
+    """Whether the job manager sends a request because of an event of the job.
+
+    It asks for another expiration before it logs the update.
+    """
     message = each.message
+    if getattr(message, "topic", "") == topics.SCHED_EXPIRATION:
+        return False
     payload = message.payload if isinstance(message, Request) else None
     is_its = isinstance(payload, dict) and payload.get("id") == jobid
     return is_its and each.sender == topics.JOB_MANAGER

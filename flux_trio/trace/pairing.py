@@ -194,7 +194,9 @@ class Ends:
             return ()
         if type_ == "request":
             return (self.holder_of(service_of(topic)),)
-        return (self._asked.get(topic, CLIENT),)
+        asked = self._asked.get(topic, CLIENT)
+        # A traced module would be seen to receive it: it is for somebody who had asked before.
+        return (CLIENT if asked in self.traced else asked,)
 
     def _note_request(self, topic: str, sender: str, receiver: str, payload: Any) -> None:
         service = service_of(topic)

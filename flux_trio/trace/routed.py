@@ -24,8 +24,14 @@ BROKER: Final = "broker"
 MODULE_STATUS: Final = "module.status"
 """How a module of flux-core tells its broker that it has begun, and that it ends."""
 
-_ANSWERED_IN_ORDER: Final = {topics.KVS_COMMIT, topics.KVS_LOOKUP, topics.JOB_SUBMIT}
+_ANSWERED_IN_ORDER: Final = {
+    *(topics.KVS_COMMIT, topics.KVS_LOOKUP, topics.JOB_SUBMIT, topics.SCHED_EXPIRATION)
+}
 """Requests whose answers come in their order, so that each answer has its request."""
+_ANSWERED_ALONE: Final = {topics.JOB_UPDATE}
+"""Requests of which one may be answered before an earlier one: an answer has its request if no
+other one of its client is open."""
+_NUMBERED: Final = _ANSWERED_IN_ORDER | _ANSWERED_ALONE
 _UNANSWERED_MAX: Final = 1024
 
 STAMP_LAG_S: Final = 0.02
@@ -81,7 +87,7 @@ SETTLED_S: Final = 1.0
 
 
 class _Matchtags:
-    """Numbers requests that are answered in order, and their responses, for each sender."""
+    """Numbers requests whose answers can be told from each other, and these, for each sender."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -94,16 +100,21 @@ class _Matchtags:
         """
         message = each.message
         if isinstance(message, Request) and message.topic == MODULE_STATUS:
-            for topic in _ANSWERED_IN_ORDER:
+            for topic in _NUMBERED:
                 self._unanswered.pop((each.sender, topic), None)
-        if isinstance(message, Request) and message.topic in _ANSWERED_IN_ORDER:
+        if isinstance(message, Request) and message.topic in _NUMBERED:
             self._last += 1
-            key = (each.sender, message.topic)
-            self._unanswered.setdefault(key, deque(maxlen=_UNANSWERED_MAX)).append(self._last)
-            return msgspec.structs.replace(message, matchtag=self._last)
-        if isinstance(message, Response) and message.topic in _ANSWERED_IN_ORDER:
-            waiting = self._unanswered.get((each.receivers[0], message.topic))
-            return msgspec.structs.replace(message, matchtag=waiting.popleft() if waiting else 0)
+            key, matchtag = (each.sender, message.topic), self._last
+            waiting = self._unanswered.setdefault(key, deque(maxlen=_UNANSWERED_MAX))
+            if waiting and message.topic in _ANSWERED_ALONE:
+                matchtag = 0
+                for place in range(len(waiting)):
+                    waiting[place] = 0  # whose the next answers are is not known
+            waiting.append(matchtag)
+            return msgspec.structs.replace(message, matchtag=matchtag)
+        if isinstance(message, Response) and message.topic in _NUMBERED:
+            asked = self._unanswered.get((each.receivers[0], message.topic))
+            return msgspec.structs.replace(message, matchtag=asked.popleft() if asked else 0)
         return message
 
 

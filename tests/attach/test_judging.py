@@ -22,6 +22,7 @@ R = {
         "starttime": 100.0,
         "expiration": 0.0,
         "nodelist": ["n0"],
+        "nslots": 1,
     },
 }
 JOBSPEC = {

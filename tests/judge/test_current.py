@@ -83,6 +83,11 @@ def fewer_cores_than_asked_for(told: Told) -> None:
     most["R"]["execution"]["R_lite"][0]["children"]["core"] = "0"
 
 
+@planted("20.nslots.3", LIFECYCLE)
+def nslots_is_missing(told: Told) -> None:
+    del success(told)["R"]["execution"]["nslots"]
+
+
 @planted("20.overview.3", LIFECYCLE)
 def a_core_that_is_not_there(told: Told) -> None:
     success(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "7"

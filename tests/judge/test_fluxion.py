@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.judge import Judgement, Verdict
+from flux_trio.judge.known import sort_known
 from flux_trio.trace import read_trace
 from tests.support import recorded
 
 NAME: Final = "live.fluxion.trace"
 OF_BOTH: Final = (
     *("27.background.1", "27.background.2", "27.hello.1", "27.hello.4", "27.hello.14"),
-    *("27.ready.2", "20.overview.3", "28.criteria.3", "28.offline.3", "28.offline.5"),
+    *("27.ready.2", "20.overview.3", "28.offline.3", "28.offline.5"),
     *("28.disconnect.5", "invariant.freed-once"),
 )
 """Clauses that need to know what the one has acquired, and that the other one was there since."""
@@ -29,13 +30,43 @@ def test_a_scheduler_of_two_modules_is_judged_and_breaks_nothing() -> None:
     judgement = judged()
     kept = {clause for clause in OF_BOTH if judgement.verdicts[clause] is Verdict.KEPT}
     assert kept == set(OF_BOTH)
-    assert [each.text for each in judgement.violations] == []
     assert judgement.unexplained == ()
+    known = sort_known(judgement, recorded.FLUXION)
+    assert known.violations == ()
+    assert [len(each.violations) for each in known.known] == [3, 2, 2]
+
+
+def test_a_job_that_only_waits_for_drained_nodes_is_not_to_be_denied() -> None:
+    """Two jobs, of 3 and of 4 nodes: the user's job is killed, though the nodes come back."""
+    denied = [each for each in judged().violations if each.clause == "28.criteria.3"]
+    assert [each.text.partition("targets ")[2] for each in denied] == [
+        "1-2 are back",
+        "0,2-3 are back",
+    ]
+
+
+def test_a_job_that_all_nodes_together_cannot_serve_is_rightly_denied() -> None:
+    old = '"type": "node",\n        "count": 4,'  # as it stands in sched.alloc
+    denied = [
+        each
+        for each in judged(old, old.replace("4", "5")).violations
+        if each.clause == "28.criteria.3"
+    ]
+    assert [each.text.partition("targets ")[2] for each in denied] == ["1-2 are back"]
 
 
 def test_what_one_module_was_told_binds_the_other() -> None:
     """Rank 1 is drained when this job gets its nodes."""
-    found = judged('"rank": "0,3"', '"rank": "0-1"').violations
-    assert {(each.clause, each.party) for each in found} == {
-        ("28.offline.3", "sched-fluxion-qmanager")
-    }
+    judgement = sort_known(judged('"rank": "0,3"', '"rank": "0-1"'), recorded.FLUXION)
+    found = {(each.clause, each.party) for each in judgement.violations}
+    assert found == {("28.offline.3", "sched-fluxion-qmanager")}
+
+
+def test_a_method_whose_name_ends_in_cancel_need_not_be_a_cancel() -> None:
+    """RFC 6 lets a service have a cancel; this method frees a part of what a job has."""
+    printed = (recorded.TRACES / "partial-cancel.trace").read_text()
+    source = read_trace(printed.splitlines(keepends=True))
+    assert recorded.judged_source(source).violations == ()
+    other = printed.replace("partial-cancel", "acquire-cancel").replace("sched-fluxion-r", "r")
+    named = recorded.judged_source(read_trace(other.splitlines(keepends=True))).violations
+    assert [each.clause for each in named] == ["6.cancel.1"]

@@ -256,7 +256,7 @@ def test_answers_may_have_keys_that_no_text_names() -> None:
     async def play(stage: Stage) -> None:
         scheduler = FakeScheduler()
         await _with_scheduler(stage, scheduler)
-        granted, denied = await stage.submit(5.0), await stage.submit(5.0)
+        granted, denied = await stage.submit(5.0), await stage.submit(5.0, ntasks=1000)
         await stage.settle()
         empty: dict[str, Any] = {"annotations": {"sched": {}}}
         scheduler.answer(granted, AllocType.ANNOTATE, note="soon", **empty)

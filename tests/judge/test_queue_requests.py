@@ -6,15 +6,32 @@ import pytest
 
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Errno, Request, Response, topics
-from tests.support.judged import Trace, cut, find, insert, judge, made, move, texts_of
+from flux_trio.trace import Kind
+from tests.support.judged import (
+    Trace,
+    cut,
+    drop,
+    edit_payload,
+    find,
+    find_all,
+    insert,
+    judge,
+    made,
+    move,
+    texts_of,
+)
 from tests.support.scenarios import trace_of
 
 GUEST = "guest-client"
 
 
-def asked(trace: Trace, *, start: bool, before: int, errnum: int | None) -> Trace:
-    """Somebody asks to stop or start the queue; `errnum` is that of the answer, None: no answer."""
-    content = {"name": None, "all": True, "start": start}
+def asked(
+    trace: Trace, *, start: bool, before: int, errnum: int | None, name: str | None = None
+) -> Trace:
+    """Somebody asks to stop or start a queue, without `name` all of them; `errnum` is that of the
+    answer, None: no answer.
+    """
+    content = {"name": name, "all": name is None, "start": start}
     request = made(GUEST, topics.JOB_MANAGER, Request(topics.JOB_QUEUE_START, content, 7))
     answer: Trace = []
     if errnum is not None:
@@ -81,3 +98,32 @@ def test_jobs_of_a_queue_that_is_stopped_for_this_run_only_need_not_be_asked_for
     monitor = judge(cut(said, said[answered.n]), ALL_RULES, cut=True)
     owed = [each for each in monitor.debts() if each.clause == "27.ready.6"]
     assert bool(owed) is is_owed
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "is_stopped"),
+    [
+        ([("a", False)], True),
+        ([("b", False)], False),
+        ([("a", False), (None, True)], False),
+        ([(None, False)], True),
+        ([(None, False), ("a", True)], False),
+        ([(None, False), ("b", True)], True),
+        ([(None, False), ("a", True), ("a", False)], True),
+        ([(None, False), (None, True)], False),
+    ],
+)
+def test_all_queues_are_meant_where_the_trace_has_no_names(
+    asked_for: list[tuple[str | None, bool]], is_stopped: bool
+) -> None:
+    """A trace that begins while the instance runs does not show which queues are configured."""
+    whole = trace_of("everyday")
+    trace = drop(whole, *(each for each in whole if each.kind == Kind.CONFIG))
+    for alloc in find_all(trace, topics.SCHED_ALLOC, "request"):
+        jobspec = alloc.message.payload["jobspec"]
+        attributes = {"system": {**jobspec["attributes"]["system"], "queue": "a"}}
+        trace = edit_payload(trace, alloc, jobspec={**jobspec, "attributes": attributes})
+    for name, start in asked_for:
+        trace = asked(trace, start=start, before=first_alloc(trace), errnum=0, name=name)
+    found = texts_of(trace, "33.admin.7")
+    assert bool(found) is is_stopped

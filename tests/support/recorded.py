@@ -20,6 +20,7 @@ from flux_trio.trace import Record, Source, read_trace, record_to_json
 DATA: Final = Path(__file__).parent.parent / "data" / "messages"
 TRACES: Final = DATA.with_name("module-traces")
 KNOWN: Final = load_shipped("flux-core-0.88")
+FLUXION: Final = load_shipped("fluxion-0.54")
 NEED_HEADERS: Final = frozenset({"6.matchtag.3"})
 """Departures that only the trace of a tap shows: `tests/judge/test_tapped.py` has their faults."""
 RULES: Final = (*CURRENT_RULES, *ROUTED_RULES)

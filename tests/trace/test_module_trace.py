@@ -255,3 +255,42 @@ def test_trace_of_flux_core_has_each_message_of_its_modules(name: str) -> None:
         sent = sum(head[1:3] == [module, "tx"] for head in heads)
         assert sent == sum(each.kind == "send" and each.party == module for each in records)
     assert {each.party for each in records if each.kind == "event"} == {"job-manager"}
+
+
+def test_answer_that_no_traced_module_takes_is_of_another_client() -> None:
+    """job-info asks itself; what it answers then is for the program that had asked before."""
+    steps = ["rx > 1", "tx > 2", "rx > 2", "tx < 1", "tx < 2", "rx < 2"]
+    text = ""
+    for t, (end, way, jobid) in enumerate(map(str.split, steps)):
+        success = " success" if way == "<" else ""
+        text += (
+            f"2026-08-18T12:00:{t // 2:02}.000 job-info {end} {way} job-info.lookup [9]{success}\n"
+        )
+        text += f'{{\n "id": {jobid}\n}}\n'
+    first = "2026-08-18T12:00:00.000 resource tx e heartbeat.pulse [0]\n"
+    answers = [each for each in read(first + text) if isinstance(each.message, Response)]
+    assert [each.peer for each in answers if each.kind == "send"] == ["client", "job-info"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "known"),
+    [
+        ([">1", "<1", ">2", "<2"], [True, True]),
+        ([">1", ">2", "<2", "<1", ">3", "<3"], [False, False, True]),
+    ],
+)
+def test_answer_has_its_request_if_it_can_be_no_other(steps: list[str], known: list[bool]) -> None:
+    """An update that asks the scheduler is answered after one that does not."""
+    lines = []
+    for t, (way, jobid) in enumerate(steps):
+        line = f"2026-08-18T12:00:{t:02}.000 job-manager {'rx' if way == '>' else 'tx'} {way}"
+        body = f'{{\n "id": {jobid}\n}}\n' if way == ">" else ""
+        lines.append(
+            f"{line} job-manager.update [{len(body)}]{' success' if way == '<' else ''}\n{body}"
+        )
+    records = read("2026-08-18T12:00:00.000 resource tx e heartbeat.pulse [0]\n" + "".join(lines))
+    sent = [each.message for each in records if each.kind == "send"]
+    answers = [each.matchtag for each in sent if isinstance(each, Response)]
+    assert [matchtag != 0 for matchtag in answers] == known
+    asked = {each.matchtag for each in sent if isinstance(each, Request)}
+    assert {matchtag for matchtag in answers if matchtag} <= asked

@@ -34,8 +34,8 @@ BROKEN = 1
     multiple=True,
     metavar="FILE",
     help="Departures that are known, each with its reason: they are listed and do not count. FILE "
-    "is a TOML file, or the name of one that comes with flux-trio: flux-core-0.88. May be given "
-    "several times.",
+    "is a TOML file, or the name of one that comes with flux-trio: flux-core-0.88 or "
+    "fluxion-0.54. May be given several times.",
 )
 @click.option(
     "--format",

@@ -15,7 +15,8 @@ MessageType: TypeAlias = Literal["request", "response", "event"]
 T = TypeVar("T")
 
 ANY_TOPIC: Final = "*"
-ANY_CANCEL: Final = "*-cancel"
+CANCEL: Final = "-cancel"
+ANY_CANCEL: Final = f"*{CANCEL}"
 ANY_DISCONNECT: Final = "*.disconnect"
 
 LOOKUP_TOPICS: Final = (topics.KVS_LOOKUP, topics.KVS_LOOKUP_ALL)

@@ -15,8 +15,8 @@ from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import GRANTS, Grant
 from flux_trio.judge.views.jobs import LIFE, Life
-from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
-from flux_trio.judge.views.scheduling import ASKED, LINK, asked_of, is_pending, link_of
+from flux_trio.judge.views.resource_sets import allocated, carried, execution, is_part, resources_in
+from flux_trio.judge.views.scheduling import ASKED, LINK, SUCCESSES, asked_of, is_pending, link_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -114,3 +114,13 @@ def a_job_has_one_alloc_in_flight(record: Record, seen: Seen) -> Finding:
         return True
     text = f"job {job_id(record)}: {message(record).topic} while its sched.alloc is open"  # type: ignore[union-attr]
     return Broken(text, (asked.alloc,), party=record.party)
+
+
+@RULES.judge("20.nslots.3", SUCCESSES)
+def every_allocation_has_nslots(record: Record, _seen: Seen) -> Finding:
+    """In the current edition every scheduler knows of nslots."""
+    found = [r for r in allocated(record) if execution(r.value)]
+    for r in found:
+        if "nslots" not in execution(r.value):
+            return Broken(f"{r.what}: execution.nslots: expected an integer; it is missing")
+    return bool(found) or None

@@ -34,8 +34,10 @@ from flux_trio.judge.views.holding import (
 from flux_trio.judge.views.jobs import CLEANUP, DEPEND, LIFE, NEW, PRIORITY, RUN, SCHED, Life
 from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.resource_sets import resources_in
+from flux_trio.judge.views.resources import as_received
 from flux_trio.judge.views.scheduling import (
     ASKED,
+    DENIES,
     LINK,
     REQUESTING,
     SUCCESS,
@@ -45,6 +47,7 @@ from flux_trio.judge.views.scheduling import (
     is_freeing,
     link_of,
 )
+from flux_trio.judge.views.serving import SERVING, denied_though_served
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -127,6 +130,19 @@ def a_held_job_waits(requesting: Requesting, record: Record, seen: Seen) -> Find
         return True
     text = f"job {job_id(record)}: has priority 0: expected no sched.alloc while it is held"
     return Broken(text, (life.prioritized,), party=record.party)
+
+
+@RULES.judge("invariant.denied-although-satisfiable", DENIES, views=SERVING)
+def what_the_inventory_can_serve_is_not_denied(record: Record, seen: Seen) -> Finding:
+    """No request is denied that the scheduler can meet when all that it has acquired is free."""
+    jobid, had = job_id(record), as_received(seen, record.party)
+    said = denied_though_served(record, seen)
+    if had is None or not said:
+        return None if said is None else True
+    known = sched_job(seen, jobid)
+    down = f" when targets {had.offline} are back" if had.offline else ""
+    text = f"job {jobid}: is denied, though the inventory can serve it{down}"
+    return Broken(text, (known.alloc, had.changed), party=record.party)
 
 
 # RFC 21: events of certain states; the others may come at any time before INACTIVE.

@@ -178,7 +178,7 @@ VERDICTS: Final = view(
 answered."""
 
 
-@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, *SUSPENDING], needs_headers=True)
+@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, *SUSPENDING])
 def the_scheduler_is_asked(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)

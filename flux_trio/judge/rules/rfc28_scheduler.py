@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from flux_trio.formats import Idset
-from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.checks.shapes import members, part
+from flux_trio.judge.checks.shapes import part
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     BROKER,
@@ -34,6 +33,7 @@ from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, as_received, knew_change
 from flux_trio.judge.views.scheduling import DENIES, DENY, LINK, SUCCESS, SUCCESSES, link_of
+from flux_trio.judge.views.serving import SERVING, denied_though_served
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -306,47 +306,20 @@ def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Fi
     return bool(asked[0] < had.shrunk and asked[1] > ncores_of(had, had.granted))
 
 
-def _is_constrained(jobspec: Any) -> bool:
-    is_of_nodes = _has_nodes(part(jobspec, "resources", list))
-    return is_of_nodes or not system(jobspec).keys().isdisjoint({"constraints", "queue"})
-
-
-def _has_nodes(vertices: Any) -> bool:
-    return any(
-        vertex.get("type") == "node" or _has_nodes(vertex.get("with"))
-        for vertex in members(vertices)
-    )
-
-
-CONSTRAINED: Final = view(
-    "constrained",
-    received("request", topics.SCHED_ALLOC),
-    logged("clean"),
-    key=job_id,
-    fold=lambda _was, _part, record, _seen: _is_constrained(payload(record).get("jobspec")) or None,
-)
-"""Whether a jobspec asks for nodes, names a queue, or has constraints."""
-
-
-@RULES.by(ANSWERING, "28.criteria.3", ALLOC_ANSWER, views=[AS_RECEIVED, PENDING, CONSTRAINED])
+@RULES.by(ANSWERING, "28.criteria.3", ALLOC_ANSWER, views=[SCHED_JOBS, *SERVING])
 def satisfiability_is_not_availability(answering: Answering, record: Record, seen: Seen) -> Finding:
-    """A job is not denied because targets are offline. It is judged of jobs without constraints
-    that fit on one target, because no scheduling rule can refuse these.
-    """
-    if not answering.has_offline:
+    """A job is not denied because targets are offline."""
+    had, known = as_received(seen, record.party), sched_job(seen, job_id(record))
+    if not answering.has_offline or had is None or not had.offline or not known.alloc:
         return None
-    had, asked = as_received(seen, record.party), seen.at(PENDING, job_id(record))
-    if had is None or asked is None or not had.offline:
-        return None
-    one = max((len(piece.cores) for piece in had.pieces if piece.ranks & had.granted), default=0)
     if payload(record).get("type") != DENY:
-        return bool(asked[1] <= one)
-    if not 0 < asked[1] <= one or seen.at(CONSTRAINED, job_id(record)):
-        return None
-    if asked[0] < had.changed and not knew_change(seen, record.party, had.changed):
+        return True
+    if known.alloc < had.changed and not knew_change(seen, record.party, had.changed):
         return None  # it may have denied the request before it took up in that turn what changed
-    text = f"job {job_id(record)} asks for {asked[1]} cores and is denied while {had.offline} is"
-    return Broken(f"{text} offline, but target with {one} cores is there", (asked[0], had.changed))
+    if not denied_though_served(record, seen):
+        return None
+    text = f"job {job_id(record)} is denied, and can be served when targets {had.offline} are back"
+    return Broken(text, (known.alloc, had.changed))
 
 
 @RULES.judge(

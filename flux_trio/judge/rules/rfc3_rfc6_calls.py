@@ -45,6 +45,7 @@ from flux_trio.judge.views.calls import (
     call_key,
     call_of,
     client_of,
+    is_cancel,
     is_disconnect,
     silent_at,
 )
@@ -235,6 +236,8 @@ def the_broker_keeps_silent_when_asked_to(
 def cancels_are_not_answered(record: Record, seen: Seen) -> Finding:
     found = message(record)
     if isinstance(found, Request):
+        if not is_cancel(found):
+            return None
         return _is_silent(record) or Broken(f"{found.topic} has no noresponse flag")
     return _is_answered_though_silent(record, seen, "a cancel")
 

@@ -34,6 +34,7 @@ from flux_trio.judge.views.calls import (
     call_of,
     client_of,
     ended_at,
+    is_cancel,
     left_open,
 )
 from flux_trio.judge.views.resources import AS_RECEIVED
@@ -141,6 +142,8 @@ def enodata_is_no_failure(record: Record, seen: Seen) -> Finding:
 def cancels_name_the_request(record: Record, seen: Seen) -> Finding:
     found = message(record)
     if isinstance(found, Request):
+        if not is_cancel(found):
+            return None
         matchtag = payload(record).get("matchtag")
         is_named = type(matchtag) is int
         return is_named or Broken(f"{found.topic}: expected an integer matchtag, got {matchtag!r}")

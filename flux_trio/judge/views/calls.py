@@ -13,6 +13,7 @@ from flux_trio.judge.engine.selector import (
     ANY_CANCEL,
     ANY_DISCONNECT,
     ANY_TOPIC,
+    CANCEL,
     ERROR,
     OWN,
     RECV,
@@ -390,8 +391,14 @@ def _canceled(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
 
 
 def is_cancel(request: Request) -> bool:
-    """Whether a request cancels another one (RFC 6, Cancellation)."""
-    return request.topic.endswith("-cancel")
+    """Whether a request cancels another one (RFC 6, Cancellation).
+
+    A service may have other methods whose names end so: a cancel names a matchtag, or ends a
+    method that is known to stream.
+    """
+    method, is_so_named = request.topic.removesuffix(CANCEL), request.topic.endswith(CANCEL)
+    content = request.payload if isinstance(request.payload, dict) else {}
+    return is_so_named and ("matchtag" in content or method in topics.STREAMS)
 
 
 CANCELS: Final = view(

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import ENVIRONMENT, known_by_value, system
-from flux_trio.judge.checks.shapes import members, part
+from flux_trio.judge.checks.satisfying import Needs, needs_of
+from flux_trio.judge.checks.shapes import JOB_ID, PRIORITY, USERID, members, part
 from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     BROKER,
@@ -96,6 +97,8 @@ class SchedJob(Live, frozen=True, gc=False):
     """The minimum number of cores that the job requests."""
     environment: bool = True
     """Whether the jobspec in the request has the job's environment."""
+    needs: Needs | None = None
+    """What the job needs at least; None if its request cannot be read: it may be denied."""
     is_simple: bool = False
     """Whether the job requests one slot of one core without constraints: it fits anywhere."""
     cancel: Place = 0
@@ -151,6 +154,7 @@ def _after_request(known: SchedJob, record: Record, link: Link) -> SchedJob:
                 cancel=0,
                 idle_cancel=0,
                 cores_min=cores_min(jobspec.get("resources")),
+                needs=needs_of(jobspec) if _is_in_form(payload(record)) else None,
                 environment=ENVIRONMENT in system(jobspec),
                 is_simple=_is_simple(jobspec),
             )
@@ -162,6 +166,12 @@ def _after_request(known: SchedJob, record: Record, link: Link) -> SchedJob:
         is_answered = isinstance(record.message, Request) and record.message.wants_response
         return known.but(free=n) if is_answered else known
     return known if is_part(record) else known.but(held=0)
+
+
+def _is_in_form(asked: dict[str, Any]) -> bool:
+    """Whether id, priority and owner in a sched.alloc are as RFC 27 wants them."""
+    shapes = {"id": JOB_ID, "priority": PRIORITY, "userid": USERID}
+    return all(shape.fits(asked.get(key)) for key, shape in shapes.items())
 
 
 def _after_answer(known: SchedJob, record: Record, seen: Seen) -> SchedJob | None:

@@ -44,6 +44,9 @@ Rpc = tuple[str, int]
 QUEUE: Final = "attributes.system.queue"
 RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
 
+EVERY: Final = "*"
+"""Stands for all queues, in a trace that does not show their names."""
+
 # --- the configuration
 
 
@@ -197,6 +200,8 @@ class Queues(Live, frozen=True, gc=False):
     asked: tuple[Asking, ...] = ()
     is_reloading: bool = False
     """Whether the job manager has yet to answer a request to take another configuration."""
+    running: tuple[str, ...] = ()
+    """The queues that were started since every queue was stopped."""
     parents: tuple[tuple[str, str], ...] = ()
     """Pairs of a virtual queue and its parent: a job waits for both to be started."""
 
@@ -212,12 +217,19 @@ class Queues(Live, frozen=True, gc=False):
     def _stop_of(self, queue: str) -> int | None:
         if self.is_reloading or (self.names is not None and queue not in self.names):
             return 0
-        if self.asked and any(queue in each.queues for each in self.asked):
+        if any(is_among(queue, each.queues) for each in self.asked):
             return 0
-        return dict(self.stopped).get(queue)
+        stopped = dict(self.stopped)
+        return stopped.get(queue, None if queue in self.running else stopped.get(EVERY))
 
 
 STARTED: Final = Queues()
+
+
+def is_among(queue: str, meant: tuple[str, ...]) -> bool:
+    """Whether a queue is one of those that a request means."""
+    return queue in meant or EVERY in meant
+
 
 _REFUSALS: Final = (Errno.EINVAL, Errno.EPERM, Errno.EPROTO)
 _CHECKPOINT: Final = '{"queues":'  # how the job manager's checkpoint begins
@@ -247,7 +259,7 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
     meant = _meant(payload(record), queues)
     asking = Asking(call_key(record), record.n, payload(record).get("start") is False, meant)
     if not asking.is_stop:
-        started = tuple([name for name, n in queues.stopped if n and name in meant])
+        started = tuple([name for name, n in queues.stopped if n and is_among(name, meant)])
         queues = queues.but(started=(started, record.n))
     return queues.but(asked=(*queues.asked, asking), t=record.t, n=record.n)
 
@@ -277,15 +289,22 @@ def _answered(queues: Queues, record: Record) -> Queues:
     asked = [each for each in queues.asked if each is not asking]
     stopped = dict(queues.stopped)
     if error := errnum(record):
-        unsure = [each for each in asking.queues if (each in stopped) is not asking.is_stop]
+        changing = {*asking.queues, *(stopped if EVERY in asking.queues else ())}
+        unsure = sorted(each for each in changing if (each in stopped) is not asking.is_stop)
         stopped |= dict.fromkeys(unsure if error not in _REFUSALS else (), 0)
         return queues.but(stopped=tuple(stopped.items()), asked=tuple(asked))
     # The answer to an earlier request for the same queues went to a client that has gone.
     meant = asking.queues
-    asked = [each for each in asked if each.n > asking.n or not set(each.queues) <= set(meant)]
-    others = [each for each in queues.stopped if each[0] not in meant]
+    asked = [
+        each
+        for each in asked
+        if each.n > asking.n or not all(is_among(name, meant) for name in each.queues)
+    ]
+    others = [each for each in queues.stopped if not is_among(each[0], meant)]
     stops = [(each, asking.n) for each in meant] if asking.is_stop else []
-    return queues.but(stopped=(*others, *stops), asked=tuple(asked))
+    running = [each for each in queues.running if not is_among(each, meant)]
+    running += meant if EVERY in stopped and not asking.is_stop and EVERY not in meant else ()
+    return queues.but(stopped=(*others, *stops), asked=tuple(asked), running=tuple(running))
 
 
 def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
@@ -311,7 +330,7 @@ def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:
     """Return the queues of an administrator's request."""
     name = asked.get("name")
     everyone = asked.get("all") or name is None
-    return (queues.names or (ANONYMOUS,)) if everyone else (str(name),)
+    return (queues.names or (EVERY,)) if everyone else (str(name),)
 
 
 def _configured(queues: Queues, record: Record, seen: Seen) -> Queues:
@@ -377,7 +396,7 @@ def _fold_disabled(
         if payload(record).get("enable") is False:
             return was.but(asked=(*was.asked, (call_key(record), meant)))
         asked = tuple([(each, _without(names, meant)) for each, names in was.asked])
-        return Disabled(asked, tuple(each for each in was.since if each[0] not in meant))
+        return Disabled(asked, tuple(each for each in was.since if _without(each[:1], meant)))
     rpc = call_key(record)
     done = [name for each, names in was.asked if each == rpc for name in names]
     asked = tuple(each for each in was.asked if each[0] != rpc)
@@ -393,7 +412,8 @@ def _of_configured(was: Disabled, tables: Tables) -> Disabled:
 
 
 def _without(names: tuple[str, ...], gone: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(each for each in names if each not in gone)
+    """Of every queue, nothing is certain once one of them is left out."""
+    return tuple(each for each in names if not is_among(each, gone) and each != EVERY)
 
 
 DISABLED: Final = view(
@@ -411,4 +431,7 @@ DISABLED: Final = view(
 def disabled_at(seen: Seen, queue: str) -> int:
     """Return the record at which the job manager disabled a queue; 0 if that is not certain."""
     found: Disabled | None = seen.at(DISABLED)
-    return dict(found.since).get(queue, 0) if found is not None else 0
+    if found is None:
+        return 0
+    since = dict(found.since)
+    return since.get(queue, since.get(EVERY, 0))

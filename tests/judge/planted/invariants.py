@@ -8,6 +8,7 @@ from flux_trio.messages import topics
 from flux_trio.trace import Kind
 from tests.judge.planted.rfc27_criteria import text_of_r
 from tests.support.judged import (
+    REMOVED,
     Trace,
     drop,
     duplicate,
@@ -44,6 +45,12 @@ def two_jobs_get_the_same_core_by_an_r_that_is_not_valid(trace: Trace) -> Trace:
     r = msgspec.json.decode(text_of_r(trace, first))
     r["execution"]["nodelist"] = ["no[de"]
     return edit_r(trace, second, msgspec.json.encode(r).decode())
+
+
+@PLANTED.violation("invariant.denied-although-satisfiable", "everyday")
+def a_job_is_denied_that_fits(trace: Trace) -> Trace:
+    success = find(trace, ALLOC, "response", type=0)
+    return edit_payload(trace, success, type=2, note="no room", annotations=REMOVED)
 
 
 @PLANTED.violation("invariant.no-double-allocation", "everyday")

@@ -138,7 +138,8 @@ async def backfill(stage: Stage) -> None:
 @scenario(modules=BY_HAND)
 async def answers_by_hand(stage: Stage) -> None:
     """Annotations of every kind, SUCCESS out of order and without annotations, plain DENY."""
-    first, second, third = [await stage.submit(5.0) for _ in range(3)]
+    first, second = [await stage.submit(5.0) for _ in range(2)]
+    third = await stage.submit(5.0, ntasks=1000)
     async with scheduler(stage) as hand:
         assert await hand.attach() == []
         while len(hand.allocs) < 3:
