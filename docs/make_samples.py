@@ -24,6 +24,7 @@ from docs import (
     make_conversation,
     make_exercised,
     make_keys,
+    make_one_job,
     make_plugins,
     make_tables,
 )
@@ -58,7 +59,8 @@ def made() -> dict[str, str]:
     return (
         parts
         | tables
-        | {"conversation": make_conversation.markdown(), "keys": make_keys.markdown()}
+        | make_conversation.samples()
+        | {"one-job": make_one_job.picture(), "keys": make_keys.markdown()}
     )
 
 

@@ -13,7 +13,12 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (REFERENCE / "wire.md").read_text()
 SCHEMA = (REFERENCE / "wire.cddl").read_text()
 
-EXAMPLES = re.findall(r"^    # (\[.*\])\n((?:    [0-9a-f ]+\n)+)", PAGE, re.MULTILINE)
+EXAMPLES = [
+    (" ".join(fields.replace("# ", "").split("\n")), bytes_)
+    for fields, bytes_ in re.findall(
+        r"((?:^# \S.*\n)+)((?:^(?:[0-9a-f]{2} ?)+\n)+)", PAGE, re.MULTILINE
+    )
+]
 
 
 @pytest.mark.parametrize(("fields", "bytes_"), EXAMPLES)
@@ -24,7 +29,7 @@ def test_an_example_decodes_to_what_is_written_above_it(fields: str, bytes_: str
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 4
 
 
 @pytest.mark.parametrize(
