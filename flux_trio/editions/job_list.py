@@ -6,7 +6,7 @@ clock was set while the job ran.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -15,7 +15,7 @@ from flux_trio.editions.codec import codec
 from flux_trio.editions.common import CreditKey
 from flux_trio.formats import EVENTLOG, PerResource
 from flux_trio.formats.meanings import JobId, JobRow, Time
-from flux_trio.messages import USERID_UNKNOWN, Payload, Request
+from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Payload, Request
 
 Row: TypeAlias = JobRow
 """A job as it is listed, by key."""
@@ -28,6 +28,9 @@ class List(msgspec.Struct, frozen=True):
     one of these results (a mask, 0 for any). Without `states`, a mask too, it is about pending and
     running jobs; without `queues` about those of the default queue (RFC 33, Job Submission and
     Listing Tools). An empty list is all queues.
+
+    Flux's own programs send `attrs`, the keys that a row is to have, or "all". Such a list is about
+    the jobs of `constraint`, whatever their state and queue.
     """
 
     max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000
@@ -38,12 +41,15 @@ class List(msgspec.Struct, frozen=True):
     name: str = ""
     queues: list[str] | None = None
     credit: CreditKey | None = None
+    attrs: list[str] | None = None
+    constraint: dict[str, Any] | None = None
 
 
 class ListId(msgspec.Struct, frozen=True):
-    """The job-list.list-id request."""
+    """The job-list.list-id request; `attrs` as in `List`."""
 
     id: JobId
+    attrs: list[str] | None = None
 
 
 def id_in(request: Request) -> int:
@@ -62,6 +68,8 @@ class ListedJob(msgspec.Struct, frozen=True):
     exception_occurred: bool
     priority: int | None = None  # None until the first priority event
     t_depend: float | None = None
+    t_priority: float | None = None
+    t_sched: float | None = None
     t_run: float | None = None
     t_cleanup: float | None = None
     t_inactive: float | None = None
@@ -125,9 +133,41 @@ def row(job: ListedJob, facts: Facts) -> Row:
     return known
 
 
+ATTRIBUTES: Final = (
+    "userid", "urgency", "priority", "t_submit", "t_depend", "t_priority", "t_sched", "t_run",
+    "t_cleanup", "t_inactive", "state", "name", "cwd", "queue", "project", "bank", "ntasks",
+    "ncores", "duration", "nnodes", "ranks", "nodelist", "success", "exception_occurred",
+    "exception_type", "exception_severity", "exception_note", "result", "expiration", "annotations",
+    "dependencies", "waitstatus",
+)  # fmt: skip
+"""The keys of a row that Flux's own programs may ask for, besides `id`."""
+_ALL: Final = "all"
+
+
+def check_attrs(attrs: Sequence[str]) -> None:
+    """Raise FluxError(EINVAL) for a key that no row has."""
+    unknown = [name for name in attrs if name != _ALL and name not in ATTRIBUTES]
+    if unknown:
+        raise FluxError(Errno.EINVAL, f"attrs: {unknown[0]!r} is not a valid attribute")
+
+
+def chosen(listed: Row, attrs: Sequence[str]) -> Row:
+    """The keys of a row that Flux's own programs ask for, with 0 where there is no time limit."""
+    whole = {"duration": 0.0, **listed}
+    if "nodelist" in listed:
+        whole.setdefault("expiration", 0.0)
+    wanted = (*attrs, *ATTRIBUTES) if _ALL in attrs else attrs
+    return {"id": listed["id"]} | {key: whole[key] for key in wanted if key in whole}
+
+
 def rows(listed: Sequence[Row]) -> Payload:
     """A job-list.list response: all that is listed, or a page of a stream."""
     return {"jobs": listed}
+
+
+def first_rows(listed: Sequence[Row]) -> Payload:
+    """The first page of a list for Flux's own programs, to which it tells that it is a stream."""
+    return {"jobs": listed, "version": 1}
 
 
 def one_row(listed: Row) -> Payload:
@@ -147,33 +187,55 @@ class JobStats(msgspec.Struct, frozen=True):
     queues: list[Any] = []
 
 
+LOOKUP_JSON_DECODE: Final = 1  # flux-core, libjob/job.h
+LOOKUP_CURRENT: Final = 2
+WATCH_WAITCREATE: Final = 1
+WATCH_INITIAL_SENTINEL: Final = 2
+
+
 class Lookup(msgspec.Struct, frozen=True):
-    """The job-info.lookup request; `current` applies the updates that the eventlog tells of."""
+    """The job-info.lookup request; `current` applies the updates that the eventlog tells of.
+
+    Flux's own programs say both in `flags`: 1 is for values that are objects instead of texts, 2
+    for `current`.
+    """
 
     id: JobId
     keys: list[str]
     current: bool = False
+    flags: int | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether updates are to be applied."""
+        return self.current or bool((self.flags or 0) & LOOKUP_CURRENT)
 
 
-def found(jobid: int, values: dict[str, str]) -> Payload:
+def found(jobid: int, values: Mapping[str, object]) -> Payload:
     """The job-info.lookup response: the values that were asked for, by their own keys."""
-    return {"id": jobid} | values
+    return {"id": jobid, **values}
 
 
 class Watch(msgspec.Struct, frozen=True):
     """The job-info.eventlog-watch request; `path` is below the job's directory.
 
-    Without `follow` the stream ends with what is stored now.
+    Without `follow` the stream ends with what is stored now. Flux's own programs send `flags`: 1
+    waits for an eventlog that is not there yet, 2 asks for an empty object after what is there
+    already.
     """
 
     id: JobId
     path: str = EVENTLOG
     follow: bool = True
     credit: CreditKey | None = None
+    flags: int | None = None
 
 
 class WatchedLine(msgspec.Struct, frozen=True):
-    """A job-info.eventlog-watch response: one line of the eventlog, without its newline."""
+    """A job-info.eventlog-watch response: one line of the eventlog.
+
+    It has its newline if the request was one of Flux's own programs.
+    """
 
     event: str
 

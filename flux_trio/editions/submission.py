@@ -16,9 +16,13 @@ from flux_trio.messages import Payload, expect_payload
 
 
 class Submit(msgspec.Struct):
-    """The job-ingest.submit request: a jobspec object (RFC 25)."""
+    """The job-ingest.submit request: a jobspec object (RFC 25), or J, which Flux's programs send.
 
-    jobspec: dict[str, Any]
+    J is the jobspec with the signature of its user (RFC 15); one of the two is there.
+    """
+
+    jobspec: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    J: str | None = None
     urgency: Urgency = URGENCY_DEFAULT
     flags: Annotated[int, msgspec.Meta(ge=0)] = 0
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.cores.ingest.core import AGAIN_S, BATCH_JOBS_MAX, TEXT_BYTES_MAX
 from flux_trio.cores.job_index import active_key, refusal_ops
 from flux_trio.cores.turns import ClearTimer, Log, SetTimer, TimerFired
 from flux_trio.formats import Jobspec, format_fluid, parse_event
+from flux_trio.formats.signed_jobspec import sign
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, gone, service_back
 from tests.support.ingest_script import (
@@ -167,7 +169,7 @@ def broken(**changes: Any) -> dict[str, Any]:
         (
             asked("job-ingest.submit"),
             Errno.EPROTO,
-            "job-ingest.submit: payload: Object missing required field `jobspec`",
+            "job-ingest.submit: payload: expected jobspec or J",
         ),
         (
             submission(urgency=32),
@@ -387,3 +389,32 @@ def test_jobs_to_be_checked_are_answered_when_the_job_manager_goes() -> None:
         Errno.ENOSYS,
         "cannot submit the job: job-manager is gone",
     )
+
+
+def test_a_signed_jobspec_is_taken_from_the_user_who_has_signed_it() -> None:
+    script = Script()
+    text = msgspec.json.encode(JOBSPEC)
+    request = asked("job-ingest.submit", {"J": sign(OWNER_USERID, text)})
+    (commit,) = script(request)
+    assert json.loads(stored(commit)[0][2]) == JOBSPEC
+
+    other = asked("job-ingest.submit", {"J": sign(OWNER_USERID + 1, text)})
+    ((_, _, errnum, said),) = told(script(other))
+    assert (errnum, said) == (Errno.EPERM, f"signer={OWNER_USERID + 1} != requestor={OWNER_USERID}")
+
+
+@pytest.mark.parametrize(
+    ("payload", "errnum", "text"),
+    [
+        ({}, Errno.EPROTO, "job-ingest.submit: payload: expected jobspec or J"),
+        ({"J": "x"}, Errno.EINVAL, "J: expected 3 parts that dots separate"),
+        ({"J": sign(OWNER_USERID, b"[]")}, Errno.EINVAL, ""),
+        ({"J": sign(OWNER_USERID, b"{")}, Errno.EINVAL, ""),
+    ],
+)
+def test_a_submission_without_a_readable_jobspec_is_refused(
+    payload: dict[str, Any], errnum: int, text: str
+) -> None:
+    ((_, _, got, said),) = told(Script()(asked("job-ingest.submit", payload)))
+    assert got == errnum
+    assert said.startswith(text)

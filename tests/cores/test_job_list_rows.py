@@ -171,6 +171,8 @@ def test_pending_job_is_listed_with_what_it_asks_for(listed: ListedJobs) -> None
         "priority": 99,
         "t_submit": 1000.0,
         "t_depend": 1000.0,
+        "t_priority": 1000.0,
+        "t_sched": 1000.0,
         "state": JobState.SCHED,
         "name": "hostname",
         "cwd": "/tmp",

@@ -230,6 +230,11 @@ TURNS = "turns of cores in a trace, which is a format of our own"
 OTHER_FORMATS = {
     "cores/exec/tasks.py": ({"type"}, JOBSPEC),
     "cores/exec/templates.py": ({"name"}, "tags that a user may put into a command"),
+    "cores/job_list/constraint.py": (
+        {"pending", "ranks", "userid"},
+        "operators of flux-core's constraint of a list, which none of these RFCs describes",
+    ),
+    "cores/job_list/records.py": ({"priority"}, "the state, of which a row has the time"),
     "cores/job_index.py": ({"name"}, JOBSPEC),
     "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),
     "cores/turn_records.py": ({"version"}, TURNS),

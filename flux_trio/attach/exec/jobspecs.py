@@ -7,21 +7,18 @@ unless the jobspec says otherwise.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.formats import FormatError, apply_update, parse_jobspec, value_at
+from flux_trio.formats.signed_jobspec import unwrap
 
 ENVIRONMENT: Final = "attributes.system.environment"
 STDIN: Final = "attributes.system.shell.options.input.stdin"
 REMOVED: Final = "FLUX_PROXY_REMOTE"
 """A variable that says how the user has reached the instance: jobs reach it by FLUX_URI."""
-
-_J_PARTS: Final = 3
 
 
 def with_input(jobspec: dict[str, Any]) -> dict[str, Any]:
@@ -39,14 +36,7 @@ def with_input(jobspec: dict[str, Any]) -> dict[str, Any]:
 
 def jobspec_in(j: str, more: Mapping[str, str]) -> str:
     """Return the jobspec in J, with `more` in its environment. Raises FormatError."""
-    parts = j.split(".")
-    if len(parts) != _J_PARTS:
-        raise FormatError(f"{_J_PARTS} parts that dots separate", j[:80], "J")
-    try:
-        signed = base64.b64decode(parts[1], validate=True)
-    except binascii.Error as error:
-        raise FormatError(f"a jobspec in base64 ({error})", parts[1][:80], "J") from None
-    jobspec = parse_jobspec(signed)
+    jobspec = parse_jobspec(unwrap(j).jobspec)
     environment = {**jobspec.environment, **more}
     environment.pop(REMOVED, None)
     json = apply_update(jobspec.to_json(), ENVIRONMENT, environment)

@@ -9,7 +9,7 @@ submitted again. Left out: signatures (RFC 15); the broker guarantees the userid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Never, TypeAlias, assert_never
+from typing import Any, Final, Literal, NamedTuple, Never, TypeAlias, assert_never
 
 import msgspec
 
@@ -38,11 +38,13 @@ from flux_trio.formats import (
     Jobspec,
     cached_for_short,
     costs_of,
+    document,
     format_event,
     job_key,
     timestamp_of,
 )
 from flux_trio.formats.meanings import JobId, KvsOp
+from flux_trio.formats.signed_jobspec import unwrap
 from flux_trio.messages import (
     Errno,
     Event,
@@ -239,11 +241,11 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     def _submit(self, request: Request) -> None:
         if self._refusal:
             raise FluxError(self._refusal_errnum, self._refusal)
-        new, text = _read(request)
+        new = _read(request)
         if request.userid in self._full:
             self._unchecked.setdefault(request.userid, []).append(request)
         else:
-            self._add_to_batch(request, new, text)
+            self._add_to_batch(request, new)
 
     def _check_room(self) -> None:
         """Ask about submissions of users who have met a limit, before they are stored."""
@@ -266,18 +268,18 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             self._full.discard(check.userid)
         for request, refusal in zip(check.requests, refusals, strict=True):
             if refusal is None:
-                self._add_to_batch(request, *_read(request))
+                self._add_to_batch(request, _read(request))
             else:
                 self._outbox.send(respond_error(request, Errno.EINVAL, refusal))
 
-    def _add_to_batch(self, request: Request, new: submission.Submit, text: bytes) -> None:
+    def _add_to_batch(self, request: Request, new: _New) -> None:
         """Put a job into the batch of this turn."""
         assert self._ids is not None  # submissions wait for it
         now = self._outbox.now
         jobid = self._ids.next(int(now * 1000))
         event = submit_event(now, request.userid, new.urgency, new.flags)
         # the keys of a new job are absent, and an append is cheaper than a put
-        self._batch.ops.append(["append", job_key(jobid, "jobspec"), text.decode()])
+        self._batch.ops.append(["append", job_key(jobid, "jobspec"), new.text.decode()])
         self._batch.ops.append(["append", job_key(jobid, EVENTLOG), format_event(event)])
         self._batch.ops.append(submit_op(jobid))
         self._batch.requests[jobid] = request
@@ -372,17 +374,40 @@ def _nbefore(response: Response) -> int:
     return int(response.routes[1]) if len(response.routes) > 1 else 0
 
 
-def _read(request: Request) -> tuple[submission.Submit, bytes]:
-    """Return a submission, and its jobspec as JSON. Raises FluxError."""
+class _New(NamedTuple):
+    """A submission that may be stored: its jobspec as an object and as JSON."""
+
+    jobspec: dict[str, Any]
+    text: bytes
+    urgency: int
+    flags: int
+
+
+def _read(request: Request) -> _New:
+    """Return a submission. Raises FluxError."""
     new = submission.SUBMIT.read(request)
     if not request.is_owner:
         _check_guest(new)
     try:
-        text = _as_json(new.jobspec)
+        jobspec = _jobspec_of(request, new)
+        text = _as_json(jobspec)
         _check_jobspec_cached(text)
     except (FormatError, UnfitError) as error:
         raise FluxError(Errno.EINVAL, str(error)) from None
-    return new, text
+    return _New(jobspec, text, new.urgency, new.flags)
+
+
+def _jobspec_of(request: Request, new: submission.Submit) -> dict[str, Any]:
+    """Return the jobspec of a submission. Raises FluxError and FormatError."""
+    if new.J is None:
+        if new.jobspec is msgspec.UNSET:
+            raise FluxError(Errno.EPROTO, f"{request.topic}: payload: expected jobspec or J")
+        return new.jobspec
+    signed = unwrap(new.J)
+    if signed.userid != request.userid:
+        text = f"signer={signed.userid} != requestor={request.userid}"
+        raise FluxError(Errno.EPERM, text)
+    return document(signed.jobspec)
 
 
 def _as_json(jobspec: dict[str, Any]) -> bytes:
@@ -396,7 +421,7 @@ def _as_json(jobspec: dict[str, Any]) -> bytes:
 
 def _demand(request: Request) -> submission.Demand:
     """Return what counts for the user's limits."""
-    jobspec = Jobspec.parse(submission.SUBMIT.read(request).jobspec)
+    jobspec = Jobspec.parse(_jobspec_of(request, submission.SUBMIT.read(request)))
     size = len(msgspec.json.encode(jobspec.without_environment()))
     return submission.Demand(size, costs_of(jobspec.system))
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,8 @@ from flux_trio.cores.kvs_calls import look_up, look_up_all, value_in, values_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import OUTPUT, output_key
 from flux_trio.editions import job_list
-from flux_trio.formats import FormatError, job_key
+from flux_trio.formats import FormatError, Jobspec, document, job_key
+from flux_trio.formats.signed_jobspec import sign
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -29,6 +30,9 @@ from flux_trio.messages import (
     respond_error,
     topics,
 )
+
+SIGNED: Final = "J"
+"""The key of the jobspec with its signature: it is made from the stored jobspec when it is read."""
 
 LOOKUP_KEYS_MAX: Final = 32  # of one request, each a read of the kvs; beyond it EMSGSIZE
 OUTPUT_PIECES_MAX: Final = 16  # of a job's output in one answer: 10 MB at most; beyond it EMSGSIZE
@@ -41,7 +45,7 @@ class _Lookup(msgspec.Struct, frozen=True):
     record: Record
     wanted: job_list.Lookup
     left: int  # keys not read yet
-    found: dict[str, str] = msgspec.field(default_factory=dict)
+    found: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Info(Part):
@@ -64,6 +68,10 @@ class Info(Part):
     def lookup(self, request: Request) -> None:
         """job-info.lookup: answer with the values of all keys, or with the first error."""
         wanted = job_list.LOOKUP.read(request)
+        if (wanted.flags or 0) & ~(job_list.LOOKUP_JSON_DECODE | job_list.LOOKUP_CURRENT):
+            raise FluxError(
+                Errno.EPROTO, f"{request.topic}: flags: expected 0 to 3, got {wanted.flags}"
+            )
         record = self._find(request, wanted.id)
         keys = list(dict.fromkeys(wanted.keys))
         if len(keys) > LOOKUP_KEYS_MAX:
@@ -81,7 +89,7 @@ class Info(Part):
                 stored = [job_key(record.id, piece) for piece in pieces]
                 asked = look_up_all(stored)
             else:
-                asked = look_up(job_key(record.id, key))
+                asked = look_up(job_key(record.id, JOBSPEC if key == SIGNED else key))
             self._exchange.ask(*asked, KeyRead(self._last_number, key))
 
     def forget(self, sender: str) -> None:
@@ -115,18 +123,19 @@ class Info(Part):
         if not of_sender:
             del self._of_sender[sender]
 
-    def _value(self, lookup: _Lookup, key: str, response: Response) -> str:
+    def _value(self, lookup: _Lookup, key: str, response: Response) -> Any:
         try:
             text = value_in(response)
         except FluxError as error:
             raise FluxError(error.errnum, f"{key}: {error.text}") from None
         if text is None:
             raise FluxError(Errno.ENOENT, f"{key}: key not found")
-        if not lookup.wanted.current or key not in (JOBSPEC, R):
+        if key == SIGNED:
+            return sign(lookup.record.userid, text.encode())
+        if key not in (JOBSPEC, R):
             return text
         try:
-            current = current_jobspec if key == JOBSPEC else current_r
-            return msgspec.json.encode(current(text, lookup.record)).decode()
+            return _shown(lookup, key, text)
         except FormatError as error:
             raise FluxError(Errno.EINVAL, f"{key}: cannot apply its updates: {error}") from None
 
@@ -145,6 +154,21 @@ class Info(Part):
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
         check_job_access(request, record.userid)
         return record
+
+
+def _shown(lookup: _Lookup, key: str, text: str) -> Any:
+    """Return a jobspec or R as the request wants it. Raises FormatError."""
+    wanted = lookup.wanted
+    is_redacted = key == JOBSPEC and wanted.flags is not None  # flux-core keeps it in J alone
+    value: Any = None
+    if wanted.is_current:
+        value = (current_jobspec if key == JOBSPEC else current_r)(text, lookup.record)
+    if is_redacted:
+        value = Jobspec.parse(document(text.encode()) if value is None else value)
+        value = value.without_environment()
+    if (wanted.flags or 0) & job_list.LOOKUP_JSON_DECODE:
+        return document(text.encode()) if value is None else value
+    return text if value is None else msgspec.json.encode(value).decode()
 
 
 def _output(response: Response) -> str:

@@ -19,6 +19,7 @@ import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
+from flux_trio.cores.job_list.constraint import ANY_STATE, parse_constraint
 from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import Asked, Exchange, IdRead, SliceRead
 from flux_trio.cores.job_list.finished import Finished, job_stats
@@ -30,7 +31,7 @@ from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.streams import Credit, Streams
+from flux_trio.cores.streams import Credit, Streams, canceled
 from flux_trio.editions import job_list
 from flux_trio.editions.job_list import Facts
 from flux_trio.messages import (
@@ -105,9 +106,10 @@ class Listings(Part):
             request,
             Credit(wanted.credit),
             wanted,
-            ACTIVE if wanted.states is None else wanted.states,
+            self._states(wanted),
             self._queues(wanted),
             wanted.max_entries or None,
+            "" if wanted.constraint is None else msgspec.json.encode(wanted.constraint).decode(),
         )
         self._open.add(listing)
         self._queue(listing)
@@ -124,12 +126,14 @@ class Listings(Part):
         listing = self._open.canceled(request)
         self._close(listing)
         self._stop_reading(listing)
-        self._exchange.send(respond_error(listing.request, Errno.ECANCELED))
+        self._exchange.send(canceled(listing.request, request))
         self._exchange.send(respond(request, {}))
 
     def list_id(self, request: Request) -> None:
         """job-list.list-id: one job."""
-        record = self._records.find(job_list.id_in(request))
+        wanted = job_list.LIST_ID.read(request)
+        job_list.check_attrs(wanted.attrs or ())
+        record = self._records.find(wanted.id)
         if self._is_restricted(request) and (record is None or record.userid != request.userid):
             raise FluxError(Errno.EPERM, OWN_JOBS)
         if record is None:
@@ -212,7 +216,9 @@ class Listings(Part):
     def _answer_id(self, request: Request, known: list[tuple[Record, Facts]]) -> None:
         ((record, facts),) = known
         self._records.restore_step(record)
-        self._exchange.send(respond(request, job_list.one_row(row_of(record, facts).row)))
+        row, attrs = row_of(record, facts).row, job_list.LIST_ID.read(request).attrs
+        listed = row if attrs is None else job_list.chosen(row, attrs)
+        self._exchange.send(respond(request, job_list.one_row(listed)))
 
     # --- making a list
 
@@ -238,7 +244,10 @@ class Listings(Part):
         """Send the pages that are ready; return whether more may be made."""
         while listing.pages and listing.credit.allows(1):
             listing.credit.spend()
-            page = job_list.rows(listing.pages.popleft())
+            is_first = listing.wanted.attrs is not None and not listing.has_begun
+            listing.has_begun = True
+            make = job_list.first_rows if is_first else job_list.rows
+            page = make(listing.pages.popleft())
             self._exchange.send(respond_stream(listing.request, page))
         if listing.is_over and not (listing.pages or listing.retried):
             self._end(listing)
@@ -278,7 +287,14 @@ class Listings(Part):
         for record, facts in known:
             if listing.rows_left != 0 and listing.wants(record, facts):
                 self._records.restore_step(record)
-                rows.append(row_of(record, facts))
+                sized = row_of(record, facts)
+                if listing.constraint and not parse_constraint(listing.constraint).matches(
+                    sized.row
+                ):
+                    continue
+                if listing.wanted.attrs is not None:
+                    sized = Sized(job_list.chosen(sized.row, listing.wanted.attrs), sized.size)
+                rows.append(sized)
                 if listing.rows_left is not None:
                     listing.rows_left -= 1
         if listing.rows_left == 0:
@@ -355,14 +371,25 @@ class Listings(Part):
     def _wanted(self, request: Request) -> job_list.List:
         """Return what a list is about; with private-mode, a guest's is about its own jobs."""
         wanted = job_list.LIST.read(request)
+        job_list.check_attrs(wanted.attrs or ())
         if not self._is_restricted(request):
             return wanted
         if wanted.userid not in (USERID_UNKNOWN, request.userid):
             raise FluxError(Errno.EPERM, OWN_JOBS)
         return msgspec.structs.replace(wanted, userid=request.userid)
 
+    def _states(self, wanted: job_list.List) -> int:
+        """Return a mask of the states that a list looks at."""
+        if wanted.constraint is not None:
+            return parse_constraint(msgspec.json.encode(wanted.constraint).decode()).states
+        if wanted.attrs is not None:
+            return int(ANY_STATE)
+        return ACTIVE if wanted.states is None else wanted.states
+
     def _queues(self, wanted: job_list.List) -> frozenset[str]:
         """Return the queues that a list is about; with a queue also its virtual queues."""
+        if wanted.attrs is not None:
+            return frozenset()
         default = self.config.default_queue
         names = wanted.queues if wanted.queues is not None else filter(None, [default])
         return frozenset().union(*map(self.config.with_virtual, names))

@@ -25,6 +25,8 @@ class Listing(Stream):
     states: int  # a mask
     queues: frozenset[str]  # empty: any queue
     rows_left: int | None  # None: no limit
+    constraint: str = ""  # as JSON; "" without one
+    has_begun: bool = False  # a page was sent
     active: JobIds | None = None  # ids, in order, once it is begun
     at: int = 0  # index in `active` of the next job
     arrived: set[JobId] = msgspec.field(default_factory=set)  # those of `active` that ended since

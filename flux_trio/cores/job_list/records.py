@@ -46,6 +46,8 @@ _INACTIVE: Final = JobState.INACTIVE
 
 _TIMES: Final = {
     JobState.DEPEND: "t_depend",
+    JobState.PRIORITY: "t_priority",
+    JobState.SCHED: "t_sched",
     JobState.RUN: "t_run",
     JobState.CLEANUP: "t_cleanup",
     JobState.INACTIVE: "t_inactive",
@@ -68,14 +70,18 @@ class Record(Job):
         "t_cleanup",
         "t_depend",
         "t_inactive",
+        "t_priority",
         "t_run",
+        "t_sched",
     )
 
     place: Annotated[int, Meaning.DERIVED]
     t_cleanup: Stamp | None
     t_depend: Stamp | None
     t_inactive: Stamp | None
+    t_priority: Stamp | None
     t_run: Stamp | None
+    t_sched: Stamp | None
 
     worst = Rare[Raised | None](None)
     """The most severe exception; the first one if several are equally severe."""
@@ -91,6 +97,8 @@ class Record(Job):
         self.counted = 0
         self.place = UNLISTED
         self.t_depend = None
+        self.t_priority = None
+        self.t_sched = None
         self.t_run = None
         self.t_cleanup = None
         self.t_inactive = None

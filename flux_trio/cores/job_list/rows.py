@@ -75,6 +75,8 @@ def _whole_row(record: Record, facts: Facts) -> Row:
         state=int(record.state),
         exception_occurred=worst is not None,
         t_depend=record.t_depend,
+        t_priority=record.t_priority,
+        t_sched=record.t_sched,
         t_run=record.t_run,
         t_cleanup=record.t_cleanup,
         t_inactive=record.t_inactive,

@@ -17,7 +17,7 @@ from flux_trio.cores.kvs_calls import cancel_watch, change_in, look_up, value_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import OUTPUT, check_not_purged, count_keys, output_key
-from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
+from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey, canceled
 from flux_trio.editions import job_list
 from flux_trio.formats import job_key
 from flux_trio.formats.meanings import EventlogText, Matchtag
@@ -54,6 +54,9 @@ class _Watch(JobStream):
     held: EventlogText = ""  # the next part of its value, from `at` on
     at: int = 0
     behind: bool = False  # the kvs has more than `held`
+    flags: int | None = None  # of a request of Flux's own programs
+    is_checked: bool = True  # it is known whether the eventlog is there, or may come
+    owes_sentinel: bool = False  # an empty object follows what is there already
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
 
     @property
@@ -65,9 +68,10 @@ class _Watch(JobStream):
     def pop_lines(self) -> list[str]:
         """Remove and return the next whole lines, as many as there is credit for."""
         lines = []
+        newline = 0 if self.flags is None else 1  # flux-core's lines keep theirs
         end = self.held.find("\n", self.at) + 1
         while end and self.credit.allows(1):
-            lines.append(self.held[self.at : end - 1])
+            lines.append(self.held[self.at : end - 1 + newline])
             self.credit.spend()
             self.chars_sent += end - self.at
             self.at = end
@@ -106,16 +110,26 @@ class Watches(Part):
         """Open the stream of a job that the sender may read. Raises FluxError."""
         self._watches.check_new(request)
         self._of_user.count_opened(request.userid)
+        known = job_list.WATCH_WAITCREATE | job_list.WATCH_INITIAL_SENTINEL
+        if (wanted.flags or 0) & ~known:
+            text = f"{request.topic}: flags: expected 0 to {known}, got {wanted.flags}"
+            raise FluxError(Errno.EPROTO, text)
         watch = _Watch(request, Credit(wanted.credit), record.id, wanted.path, wanted.follow)
+        watch.flags = wanted.flags
+        watch.owes_sentinel = bool((wanted.flags or 0) & job_list.WATCH_INITIAL_SENTINEL)
         self._watches.add(watch)
         if record.state == JobState.INACTIVE or not watch.follow:
             watch.is_last = True
             self._read(watch)
-        else:
-            awaited = LogChanged(watch.stream)
-            watch.matchtag = self._exchange.ask(
-                *watch_key(watch.log_key), awaited, int(Flag.STREAMING)
-            )
+        elif watch.flags is None or watch.flags & job_list.WATCH_WAITCREATE:
+            self._follow(watch)
+        else:  # flux-core says at once that there is no such eventlog
+            watch.is_checked = False
+            self._read(watch)
+
+    def _follow(self, watch: _Watch) -> None:
+        awaited = LogChanged(watch.stream)
+        watch.matchtag = self._exchange.ask(*watch_key(watch.log_key), awaited, int(Flag.STREAMING))
 
     def grant(self, request: Request) -> None:
         """job-info.eventlog-watch-credit: the reader of a stream is ready for more."""
@@ -127,7 +141,7 @@ class Watches(Part):
     def cancel(self, request: Request) -> None:
         """job-info.eventlog-watch-cancel: end one of the sender's streams with ECANCELED."""
         watch = self._watches.canceled(request)
-        self._end(watch, respond_error(watch.request, Errno.ECANCELED))
+        self._end(watch, canceled(watch.request, request))
         self._exchange.send(respond(request, {}))
 
     def forget(self, sender: str) -> None:
@@ -174,10 +188,13 @@ class Watches(Part):
         except FluxError as error:
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
-        if value is not None:
+        is_checked, watch.is_checked = watch.is_checked, True
+        if not is_checked and value is not None and not watch.is_last:
+            self._follow(watch)
+        elif value is not None:
             watch.hold(value[watch.chars_sent :])
             self._send_lines(watch)
-        elif watch.follow or watch.piece:  # a job may end without that eventlog
+        elif (watch.follow and is_checked) or watch.piece:  # a job may end without that eventlog
             counted = JobCounted(watch.stream)
             watch.asked = self._exchange.ask(*count_keys(watch.jobid), counted)
         else:
@@ -206,6 +223,9 @@ class Watches(Part):
         for line in watch.pop_lines():
             payload = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
             self._exchange.send(respond_stream(watch.request, payload))
+        if watch.owes_sentinel and not (watch.asked or watch.has_line or watch.behind):
+            watch.owes_sentinel = False
+            self._exchange.send(respond_stream(watch.request, {}))
         if watch.asked or watch.has_line:  # without credit
             return
         if watch.behind:

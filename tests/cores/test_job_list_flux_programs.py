@@ -1,0 +1,215 @@
+"""job-list and job-info as Flux's own programs ask them: attrs, constraint, flags."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.cores.job_list.constraint import NODES_MAX, parse_constraint
+from flux_trio.formats import format_event, job_key
+from flux_trio.messages import Errno, FluxError
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.protocols import JobState
+from tests.support.asking import asked
+from tests.support.eventlogs import ending, inactive, pending, running
+from tests.support.listing import ListedJobs
+
+WATCH = "job-info.eventlog-watch"
+ENV = {"PATH": "/bin", "SECRET": "1"}
+
+
+@pytest.fixture
+def listed() -> ListedJobs:
+    """Job 1 is pending, 2 runs, 3 is over."""
+    listed = ListedJobs()
+    listed.store_log(1, pending(userid=7))
+    listed.store_log(2, running())
+    listed.store_log(3, inactive())
+    for jobid in (1, 2, 3):
+        listed.store_jobspec(jobid, "sleep", str(jobid))
+    listed.start()
+    return listed
+
+
+def ids(listed: ListedJobs, constraint: Any = None, **more: Any) -> list[int]:
+    payload = {"max_entries": 0, "attrs": [], **more}
+    if constraint is not None:
+        payload["constraint"] = constraint
+    *pages, end = listed.ask("job-list.list", payload, streaming=True)
+    assert end == (Errno.ENODATA, None)
+    return [job["id"] for _, page in pages for job in page["jobs"]]
+
+
+def test_without_a_constraint_all_jobs_are_listed(listed: ListedJobs) -> None:
+    assert ids(listed) == [1, 2, 3]
+    assert ids(listed, max_entries=2) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "expected"),
+    [
+        ({"and": []}, [1, 2, 3]),
+        ({"or": []}, [1, 2, 3]),
+        ({"not": [{"states": ["pending"]}]}, [2, 3]),
+        ({"states": [62]}, [1, 2]),
+        ({"states": ["inactive", 8]}, [1, 3]),
+        ({"userid": [7]}, [1]),
+        ({"userid": [-1]}, [1, 2, 3]),
+        ({"and": [{"userid": [7]}, {"states": ["running"]}]}, []),
+        ({"or": [{"userid": [7]}, {"states": ["run"]}]}, [1, 2]),
+        ({"results": ["completed"]}, [3]),
+        ({"results": [2]}, []),
+        ({"name": ["sleep"]}, [1, 2, 3]),
+        ({"name": ["other"]}, []),
+        ({"queue": ["batch"]}, []),
+        ({"t_run": [">0"]}, [2, 3]),
+        ({"t_inactive": [">=0.0"]}, [3]),
+        ({"t_submit": ["<1"]}, []),
+    ],
+)
+def test_a_constraint_says_which_jobs(
+    listed: ListedJobs, constraint: Any, expected: list[int]
+) -> None:
+    assert ids(listed, constraint) == expected
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        ({"foo": [1]}, "unknown constraint operator: foo"),
+        ({"userid": 7}, "operator userid values not an array"),
+        ({"userid": ["me"]}, "userid value must be an integer"),
+        ({"and": [{"name": [1]}]}, "name value must be a string"),
+        ({"and": [], "or": []}, "constraint must only contain 1 element"),
+        ({"and": ["x"]}, "constraint must be JSON object"),
+        ({"states": ["lost"]}, "invalid states value 'lost' specified"),
+        ({"states": [4096]}, "invalid states value '1000h' specified"),
+        ({"t_run": ["5"]}, "timestamp comparison operator not specified"),
+        ({"t_run": [">x"]}, "Invalid timestamp value specified"),
+        ({"t_run": [">=-1"]}, "timestamp value must be >= 0.0"),
+        ({"ranks": ["a"]}, "ranks value 'a': "),
+        ({"hostlist": ["a["]}, "host value not in valid Hostlist format"),
+    ],
+)
+def test_a_constraint_without_meaning_is_refused_with_fluxs_text(
+    listed: ListedJobs, constraint: Any, text: str
+) -> None:
+    payload = {"max_entries": 0, "attrs": [], "constraint": constraint}
+    ((errnum, said),) = listed.ask("job-list.list", payload, streaming=True)
+    assert errnum == Errno.EPROTO
+    assert said.startswith(f"invalid payload: constraint object invalid: {text}")
+
+
+def test_a_constraint_has_a_bound() -> None:
+    deep = msgspec.json.encode({"and": [{"and": []}] * NODES_MAX}).decode()
+    wide = msgspec.json.encode({"name": ["x"] * NODES_MAX}).decode()
+    for text in (deep, wide):
+        with pytest.raises(FluxError, match=f"at most {NODES_MAX} operators and values"):
+            parse_constraint(text)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "states"),
+    [
+        ({"and": [{"states": ["run"]}, {"userid": [7]}]}, JobState.RUN),
+        ({"or": [{"states": ["run"]}, {"results": ["failed"]}]}, JobState.RUN | JobState.INACTIVE),
+        ({"not": [{"states": ["run"]}]}, 126),
+    ],
+)
+def test_a_list_looks_only_at_jobs_that_can_be_wanted(constraint: Any, states: int) -> None:
+    assert parse_constraint(msgspec.json.encode(constraint).decode()).states == states
+
+
+def test_hosts_and_ranks_are_compared_with_those_of_the_job() -> None:
+    row = {"id": 1, "nodelist": "n[1-3]", "ranks": "1-3"}
+    for constraint, expected in (
+        ({"hostlist": ["n[3-4]"]}, True),
+        ({"hostlist": ["n4"]}, False),
+        ({"ranks": ["3-9"]}, True),
+        ({"ranks": ["0"]}, False),
+    ):
+        parsed = parse_constraint(msgspec.json.encode(constraint).decode())
+        assert parsed.matches(row) is expected
+        assert parsed.matches({"id": 1}) is False
+
+
+def test_a_row_has_what_is_asked_for_in_that_order(listed: ListedJobs) -> None:
+    payload = {"max_entries": 0, "attrs": ["name", "state", "t_run"]}
+    (_, first), *_ = listed.ask("job-list.list", payload, streaming=True)
+    assert first["version"] == 1
+    assert list(first["jobs"][0].items()) == [("id", 1), ("name", "sleep"), ("state", 8)]
+    assert list(first["jobs"][1]) == ["id", "name", "state", "t_run"]
+    ((_, one),) = listed.ask("job-list.list-id", {"id": 1, "attrs": ["all"]})
+    assert {"t_depend", "t_priority", "t_sched", "duration"} <= one["job"].keys()
+    assert "clock_step" not in one["job"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"), [("job-list.list", {"max_entries": 0}), ("job-list.list-id", {"id": 1})]
+)
+def test_a_key_that_no_row_has_is_named(
+    listed: ListedJobs, topic: str, payload: dict[str, Any]
+) -> None:
+    error = (Errno.EINVAL, "attrs: 'colour' is not a valid attribute")
+    assert listed.ask(topic, {**payload, "attrs": ["name", "colour"]}) == [error]
+
+
+# --- job-info
+
+
+def test_flags_ask_for_objects_and_for_updates(listed: ListedJobs) -> None:
+    keys = ["jobspec", "eventlog"]
+    ((_, texts),) = listed.ask("job-info.lookup", {"id": 1, "keys": keys, "flags": 0})
+    assert all(isinstance(texts[key], str) for key in keys)
+    ((_, objects),) = listed.ask("job-info.lookup", {"id": 1, "keys": keys, "flags": 3})
+    assert objects["jobspec"]["tasks"][0]["command"] == ["sleep", "1"]
+    assert isinstance(objects["eventlog"], str)
+    error = (Errno.EPROTO, "job-info.lookup: flags: expected 0 to 3, got 4")
+    assert listed.ask("job-info.lookup", {"id": 1, "keys": keys, "flags": 4}) == [error]
+
+
+def test_the_environment_is_in_j_alone(listed: ListedJobs) -> None:
+    listed.store_jobspec(1, "true", environment=ENV)
+    ((_, found),) = listed.ask("job-info.lookup", {"id": 1, "keys": ["jobspec", "J"], "flags": 0})
+    assert "SECRET" not in found["jobspec"]
+    header, signed, mechanism = found["J"].split(".")
+    assert base64.b64decode(header) == b"version\0i1\0userid\0i7\0mechanism\0snone\0"
+    assert msgspec.json.decode(base64.b64decode(signed)) == msgspec.json.decode(
+        listed.kvs.value(job_key(1, "jobspec")) or ""
+    )
+    assert mechanism == "none"
+
+
+def test_a_watch_with_flags_gets_lines_with_their_newline(listed: ListedJobs) -> None:
+    got = listed.ask(WATCH, {"id": 3, "path": "eventlog", "flags": 0}, streaming=True)
+    assert all(payload["event"].endswith("}\n") for errnum, payload in got[:-1])
+    assert got[-1] == (Errno.ENODATA, None)
+
+
+def test_a_sentinel_follows_what_is_there_already(listed: ListedJobs) -> None:
+    got = listed.ask(WATCH, {"id": 2, "path": "eventlog", "flags": 2}, streaming=True)
+    assert got[-1] == (0, {})
+    assert all(payload for _, payload in got[:-1])
+    listed.commit(["append", job_key(2, "eventlog"), format_event(ending()[0])])
+    ((errnum, later),) = listed.take_sent()
+    assert (errnum, later["event"]) == (0, format_event(ending()[0]))
+
+
+def test_an_eventlog_that_is_not_there_is_waited_for_if_flags_say_so(listed: ListedJobs) -> None:
+    path = "guest.exec.eventlog"
+    missing = (Errno.ENOENT, f"{path}: key not found")
+    assert listed.ask(WATCH, {"id": 2, "path": path, "flags": 0}, streaming=True, tag=5) == [
+        missing
+    ]
+    assert listed.ask(WATCH, {"id": 2, "path": path, "flags": 1}, streaming=True, tag=6) == []
+
+
+def test_a_cancel_that_wants_no_answer_ends_the_stream_regularly(listed: ListedJobs) -> None:
+    listed.ask(WATCH, {"id": 2, "path": "eventlog", "flags": 0}, streaming=True, tag=5)
+    cancel = asked(f"{WATCH}-cancel", {"matchtag": 5}, tag=0)
+    assert listed.request(msgspec.structs.replace(cancel, flags=NORESPONSE)) == [
+        (Errno.ENODATA, None)
+    ]
