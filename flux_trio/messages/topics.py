@@ -209,3 +209,33 @@ def config_reload_of(service: str) -> str:
 JOB_MANAGER_DISCONNECT: Final = disconnect_of(JOB_MANAGER)
 FIRST_REQUESTS: Final = frozenset({RESOURCE_ACQUIRE, SCHED_HELLO, EXEC_HELLO})
 """By one of these a scheduler or execution service begins."""
+
+STREAMS: Final = frozenset(
+    {
+        SCHED_HELLO,
+        RESOURCE_ACQUIRE,
+        JOB_JOURNAL,
+        LIST_LIST,
+        INFO_WATCH,
+        KVS_WATCH,
+        EXEC_ATTACH,
+        LOG_DMESG,
+        MODULE_TRACE,
+        # of flux-core alone
+        "bootstrap.whois",
+        "config.get",
+        "groups.get",
+        "job-info.update-watch",
+        "job-list.job-stats",
+        "kvs-watch.lookup",
+        "overlay.health",
+        "overlay.monitor",
+        "overlay.trace",
+        "resource.journal",
+        "sdbus.subscribe",
+        "shutdown.start",
+        "state-machine.monitor",
+    }
+)
+"""Requests that may be streams (RFC 6): then they have several responses, of which the last is an
+error. Some have one response if they lack the streaming flag."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import gzip
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import pytest
 
+from flux_trio.formats import job_key
 from flux_trio.judge import Judgement, Verdict
 from flux_trio.trace import Source, read_trace
 from tests.support import recorded
@@ -74,3 +78,104 @@ def test_a_second_finish_is_of_the_execution_service() -> None:
     judgement = judged("backfill.trace.gz")
     assert judgement.violations == ()
     assert known_in(judgement) == {"32.start.20": 7, "32.start.37": 4}
+
+
+# --- a job manager that is loaded again
+
+
+def test_what_a_new_job_manager_stores_before_anybody_follows_it_has_happened() -> None:
+    """21.criteria.7: flux-restart and priority of a held job are in its first commit."""
+    name = "job-manager-reloaded.trace.gz"
+    assert judged(name).violations == ()
+    restarts = [
+        (record.n, message.topic)
+        for record in story(name).records
+        if (message := record.message) is not None and message.topic == "job-manager.sched-hello"
+    ]
+    assert restarts, "the scheduler has said hello to the new one"
+
+
+# --- a journal that lags
+
+
+def printed(t: float, head: str, payload: object) -> str:
+    """A message as `flux module trace --full` prints it, `t` seconds after noon."""
+    text = msgspec.json.format(msgspec.json.encode(payload), indent=1).decode()
+    return f"2026-08-18T12:00:{t:06.3f} {head}\n{text}\n"
+
+
+NOON: Final = 1787054400.0  # of the day in `printed`
+JOB: Final = 7
+
+
+def told(t: float, name: str, posted: float, **context: Any) -> str:
+    event = {"timestamp": NOON + posted, "name": name, "context": context}
+    head = "job-manager tx < job-manager.events-journal [9] success"
+    return printed(t, head, {"id": JOB, "events": [event]})
+
+
+def judged_text(text: str) -> Judgement:
+    return recorded.judged_source(read_trace(text.splitlines(keepends=True)), at_rest=True)
+
+
+def lagging(name: str, lag: float) -> str:
+    """A trace in which the followers of the journal are told so many seconds later."""
+    messages: list[list[str]] = []
+    for line in recorded.module_trace(name).splitlines(keepends=True):
+        if line.startswith("2026-"):
+            messages.append([])
+        messages[-1].append(line)
+
+    def told_at(message: list[str]) -> datetime:
+        date, _, rest = message[0].partition(" ")
+        is_journal = "job-manager tx < job-manager.events-journal" in rest
+        return datetime.fromisoformat(date) + timedelta(seconds=lag * is_journal)
+
+    late = sorted(((told_at(each), each) for each in messages), key=lambda each: each[0])
+    return "".join(
+        f"{t:%Y-%m-%dT%H:%M:%S}.{t.microsecond // 1000:03} {head.partition(' ')[2]}{''.join(rest)}"
+        for t, (head, *rest) in late
+    )
+
+
+@pytest.mark.parametrize("lag", [0.015, 0.1, 0.8])
+def test_an_event_is_before_what_it_caused_however_late_it_is_told(lag: float) -> None:
+    """27.free.1, 27.success.6 and others: of a busy machine, free is told long after sched.free."""
+    judgement = judged_text(lagging("live.sched-simple.trace", lag))
+    assert judgement.violations == ()
+    assert judgement.debts == ()
+    assert judgement.verdicts["27.free.1"] is Verdict.KEPT
+
+
+# --- streams, and configurations
+
+
+def test_a_list_is_a_stream_also_of_a_client_whose_beginning_the_trace_has() -> None:
+    """6.request.1: each job that is listed is a response."""
+    text = printed(0.0, "sched-trio tx > resource.acquire [0]", {})
+    text += printed(0.0, "sched-trio tx > job-manager.sched-hello [0]", {})
+    text += printed(0.1, "job-list rx > job-list.list [9]", {"max_entries": 0})
+    for jobid in range(3):
+        answer = {"jobs": [{"id": jobid}]}
+        text += printed(0.2, "job-list tx < job-list.list [9] success", answer)
+    broken = [each for each in judged_text(text).violations if "job-list" in each.text]
+    assert broken == []
+
+
+def test_what_flux_core_reloads_is_the_whole_configuration() -> None:
+    """33.validation.1: the queue is in the configuration that the job manager has taken."""
+    config = {"queues": {"a": {}, "b": {}}, "access": {}}
+    text = printed(0.0, "job-manager rx > job-manager.config-reload [9]", config)
+    text += "2026-08-18T12:00:00.000 job-manager tx < job-manager.config-reload [0] success\n"
+    jobspec = {"attributes": {"system": {"queue": "a", "duration": 0}}, "resources": []}
+    data = base64.b64encode(msgspec.json.encode(jobspec)).decode()
+    key = f"{job_key(JOB, 'jobspec')}"
+    ops = [{"key": key, "flags": 0, "dirent": {"ver": 1, "type": "val", "data": data}}]
+    commit = {"namespace": "primary", "flags": 0, "ops": ops}
+    text += printed(0.1, "job-ingest tx > kvs.commit [9]", commit)
+    submit = {"jobs": [{"id": JOB, "userid": 0, "urgency": 16, "t_submit": NOON}]}
+    text += printed(0.2, "job-ingest tx > job-manager.submit [9]", submit)
+    text += printed(0.2, "job-manager rx > job-manager.submit [9]", submit)
+    text += told(0.3, "submit", 0.2, userid=0, urgency=16, flags=0) + told(0.3, "validate", 0.3)
+    judgement = judged_text(text)
+    assert "33.validation.1" not in {each.clause for each in judgement.violations}

@@ -26,7 +26,6 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Seen, view
-from flux_trio.judge.views.commits import job_with
 from flux_trio.judge.views.expiring import CLOCK, END, RAISING, has_crossed, raised_by, stepped
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.kvs import commit_ops
@@ -44,6 +43,7 @@ from flux_trio.judge.views.resources import AS_RECEIVED, as_received
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import KILLED, Kind, Record
+from flux_trio.trace.kvs import job_with
 
 RULES: Final = Rules()
 

@@ -27,16 +27,12 @@ from flux_trio.trace import Record
 RULES: Final = Rules(routed=True)
 
 STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
-"""The topics of requests with several responses, of which an error is the last."""
-OTHERS: Final = (
-    topics.SCHED_ALLOC,
-    topics.SCHED_FREE,
-    topics.SCHED_CANCEL,
-    topics.SCHED_PRIORITIZE,
-    topics.JOB_JOURNAL,
-    topics.INFO_WATCH,
-    topics.KVS_WATCH,
-)
+"""The streams that are counted: they are always streams, and end or begin anew visibly."""
+OTHERS: Final = frozenset(
+    {topics.SCHED_ALLOC, topics.SCHED_FREE, topics.SCHED_CANCEL, topics.SCHED_PRIORITIZE}
+) | (topics.STREAMS - set(STREAMS))
+"""Requests that are not counted: of others that may be streams, no trace without flags tells which
+response is the last."""
 _NOT_COUNTED: Final = ("rexec", "log", "module")
 """Services of flux-core whose requests may be streams, or want no response."""
 _DISCONNECT: Final = f".{topics.DISCONNECT}"

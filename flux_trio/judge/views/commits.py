@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.judge.engine.selector import once, sent
 from flux_trio.judge.engine.view import Live, Seen, Trait
 from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.messages import topics
 from flux_trio.trace import Record
-
-KEYS_MAX: Final = 1024  # keys whose job is remembered
+from flux_trio.trace.kvs import job_with
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -23,24 +20,6 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     how: str
     key: str
     text: str
-
-
-@functools.lru_cache(maxsize=KEYS_MAX)
-def _job_of(key: str) -> tuple[int, str] | None:
-    """Return the job of a key below job.<dothex>, and the rest of the key; None for another key."""
-    parts = key.split(".")
-    if parts[0] != "job" or len(parts) < 6:
-        return None
-    try:
-        return parse_fluid(".".join(parts[:5])), ".".join(parts[5:])
-    except FormatError:
-        return None
-
-
-def job_with(key: Any, rest: str) -> int | None:
-    """Return the job whose `rest`, such as R, a key of the KVS names; None for another key."""
-    job = _job_of(key) if isinstance(key, str) and key.endswith(rest) else None
-    return job[0] if job is not None and job[1] == rest else None
 
 
 @once

@@ -20,10 +20,11 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
-from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of, job_with
+from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of
 from flux_trio.judge.views.kvs import keys_asked, values_answered
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
+from flux_trio.trace.kvs import job_with
 
 
 class Durable(Live, frozen=True, gc=False):

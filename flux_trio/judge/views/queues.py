@@ -66,11 +66,16 @@ def _fold_configured(
     if record.message is None:
         return Configured(record.n, _text(content))
     if isinstance(record.message, Request):
-        asked = _text(content.get("config"))
+        asked = _text(_configuration(content))
         return Configured(record.n, "", asked) if was is None else was.but(asked=asked)
     if was is None or not was.asked:
         return was
     return was.but(asked="") if _is_refusal(record) else Configured(record.n, was.asked)
+
+
+def _configuration(content: dict[str, Any]) -> Any:
+    """Return the configuration of a request to take it; of flux-core it is the whole payload."""
+    return content["config"] if content.keys() == {"config"} else content
 
 
 def _is_refusal(record: Record) -> bool:

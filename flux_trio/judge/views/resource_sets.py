@@ -28,11 +28,11 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Seen, seen_once, view
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.calls import call_key
-from flux_trio.judge.views.commits import job_with
 from flux_trio.judge.views.kvs import commit_ops, keys_asked, values_answered
 from flux_trio.judge.views.traits import BY_SCHEDULER, CARRIES_R, WITH_R
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
+from flux_trio.trace.kvs import job_with
 
 LATEST_MAX: Final = 512
 
