@@ -181,7 +181,11 @@ MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 STREAMS: Final = frozenset(
     {
         *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, LIST_LIST, INFO_WATCH, KVS_WATCH),
-        *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, "kvs-watch.lookup"),
+        *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET),
+        # of flux-core alone
+        *("kvs-watch.lookup", "job-info.update-watch", "resource.journal", "groups.get"),
+        *("overlay.health", "overlay.monitor", "overlay.trace", "state-machine.monitor"),
+        *("bootstrap.whois", "sdbus.subscribe", "shutdown.start"),
     }
 )
 """The methods whose requests may be streams (RFC 6, Streaming), of flux-trio and of flux-core; the
@@ -209,33 +213,3 @@ def config_reload_of(service: str) -> str:
 JOB_MANAGER_DISCONNECT: Final = disconnect_of(JOB_MANAGER)
 FIRST_REQUESTS: Final = frozenset({RESOURCE_ACQUIRE, SCHED_HELLO, EXEC_HELLO})
 """By one of these a scheduler or execution service begins."""
-
-STREAMS: Final = frozenset(
-    {
-        SCHED_HELLO,
-        RESOURCE_ACQUIRE,
-        JOB_JOURNAL,
-        LIST_LIST,
-        INFO_WATCH,
-        KVS_WATCH,
-        EXEC_ATTACH,
-        LOG_DMESG,
-        MODULE_TRACE,
-        # of flux-core alone
-        "bootstrap.whois",
-        "config.get",
-        "groups.get",
-        "job-info.update-watch",
-        "job-list.job-stats",
-        "kvs-watch.lookup",
-        "overlay.health",
-        "overlay.monitor",
-        "overlay.trace",
-        "resource.journal",
-        "sdbus.subscribe",
-        "shutdown.start",
-        "state-machine.monitor",
-    }
-)
-"""Requests that may be streams (RFC 6): then they have several responses, of which the last is an
-error. Some have one response if they lack the streaming flag."""

@@ -36,6 +36,7 @@ from flux_trio.judge.views.scheduling import (
     is_pending,
     link_of,
 )
+from flux_trio.judge.views.serving import SERVING, denied_though_served
 from flux_trio.judge.views.submitted import UPDATES, updates_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -170,12 +171,12 @@ def a_success_that_crosses_is_honoured(
     return asked_of(seen, job_id(record)).crossed
 
 
-@RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY, UPDATES])
+@RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[*SERVING, INVENTORY, UPDATES])
 def a_canceled_request_may_come_again(answering: Answering, record: Record, seen: Seen) -> Finding:
     """A request that was canceled may be sent again, and is answered as any other.
 
     It may be denied if the jobspec has changed, and if no inventory of the instance can serve it
-    (readings: Unsatisfiable). So only of a job that fits anywhere it is certain why it is denied.
+    (readings: Unsatisfiable).
     """
     kind = answering.type
     if not answering.is_of_job or not answering.is_open or not answering.was_canceled:
@@ -184,7 +185,7 @@ def a_canceled_request_may_come_again(answering: Answering, record: Record, seen
         return True if kind in FINAL else None
     known = sched_job(seen, job_id(record))
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    if inventory.lessened > known.canceled or not (known.is_simple and inventory.ncores):
+    if inventory.lessened > known.canceled or not denied_though_served(record, seen):
         return None
     if any(each.n > known.was_asked for each in updates_of(seen, job_id(record))):
         return None
