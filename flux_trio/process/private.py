@@ -1,7 +1,8 @@
 """Directories and files that belong to this user alone, whatever the umask.
 
 A file is opened below the descriptor of its directory, and never through a link. So nobody who may
-write elsewhere can put another file in its place. A new file has the mode FILE_MODE, a new
+write elsewhere can put another file in its place. A FIFO, a socket or a device in the place of a
+file is an error: opening it could wait for ever. A new file has the mode FILE_MODE, a new
 directory DIRECTORY_MODE: the umask decides only about files that a user names.
 
 `foreign` says why a file is not this user's: it has another owner, or others may write to it.
@@ -26,6 +27,10 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK_BYTES: Final = 1 << 20
+_EXPECTED: Final = {
+    errno.ELOOP: "expected no link",
+    errno.ENXIO: "expected a file, got a FIFO, a socket or a device",
+}
 _ROOT: Final = 0
 
 
@@ -39,15 +44,18 @@ class PrivateDirectory:
     def open(self, name: str, flags: int) -> int:
         """Open the file `name`; one that is made, or that may be made, gets FILE_MODE."""
         with self._naming(name):
-            descriptor = os.open(
-                name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=self.descriptor
-            )
-            if flags & os.O_CREAT:
-                try:
+            safely = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags | safely, FILE_MODE, dir_fd=self.descriptor)
+            try:
+                mode = os.fstat(descriptor).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+                os.set_blocking(descriptor, not flags & os.O_NONBLOCK)
+                if flags & os.O_CREAT:
                     os.fchmod(descriptor, FILE_MODE)  # the umask may have taken more away
-                except BaseException:
-                    os.close(descriptor)
-                    raise
+            except BaseException:
+                os.close(descriptor)
+                raise
             return descriptor
 
     def enter(self, name: str) -> PrivateDirectory:
@@ -98,7 +106,7 @@ class PrivateDirectory:
         try:
             yield
         except OSError as error:
-            text = "expected no link" if error.errno == errno.ELOOP else error.strerror
+            text = _EXPECTED.get(error.errno or 0, error.strerror)
             raise OSError(error.errno, text, f"{self.path}/{name}") from None
 
 

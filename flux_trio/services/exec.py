@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -119,15 +120,22 @@ def _read_all(directory: Path, reads: Iterable[ReadOutput]) -> list[OutputRead]:
         ]
 
 
+_NO_FILE: Final = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EISDIR)
+"""The task was never launched, its job is acknowledged, or something else is in the place of its
+file: then the shell host names the file when the job has ended."""
+
+
 def _read(jobs: PrivateDirectory | None, jobid: int, part: FilePart) -> list[Chunk]:
     if jobs is None:
         return []
     try:
         output = jobs.open(output_name(jobid, part.taskid, part.stream), os.O_RDONLY)
-    except FileNotFoundError:  # the task was never launched, or its job is acknowledged
-        return []
-    try:
-        data = os.pread(output, part.nbytes, part.offset)
-    finally:
-        os.close(output)
+        try:
+            data = os.pread(output, part.nbytes, part.offset)
+        finally:
+            os.close(output)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return []
+        raise
     return [Chunk(part.taskid, part.stream, part.offset, data)] if data else []

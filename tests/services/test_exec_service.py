@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -186,6 +187,26 @@ async def test_output_is_followed_while_it_is_written(directory: Path) -> None:
         second = await manager.client.answer(tag)
         assert second.payload == {"stream": "stdout", "rank": "0", "data": "two\n"}
         assert (await manager.client.answer(tag)).errnum == Errno.ENODATA
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+async def test_what_takes_the_place_of_an_output_file_holds_up_no_job(
+    directory: Path, put: Callable[[Path], None]
+) -> None:
+    async with instance(directory) as world, world.exec():
+        manager = world.manager
+        await manager.start(
+            7, "sh", "-c", "until [ -e $0 ]; do sleep 0.01; done", f"{directory}/go"
+        )
+        assert await manager.told() == ("start", {})
+        output = directory / "jobs" / "7.0.out"
+        output.unlink()
+        put(output)
+        manager.client.send("job-exec.attach", {"id": 7}, streaming=True)
+        (directory / "go").touch()
+        assert [(await manager.told())[0] for _ in range(2)] == ["finish", "release"]
+        await manager.start(8, "true")
+        assert [(await manager.told())[0] for _ in range(3)] == ["start", "finish", "release"]
 
 
 async def test_canceled_job_that_ignores_sigterm_is_killed_after_the_grace(directory: Path) -> None:

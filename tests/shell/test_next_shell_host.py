@@ -110,6 +110,29 @@ async def test_directories_in_the_place_of_records_and_output_stop_nothing(direc
         assert hosts(directory) == [before]
 
 
+async def test_fifos_in_the_place_of_records_and_output_hold_up_nobody(directory: Path) -> None:
+    "Another process holds one of them open, as a reader or as a writer."
+    strays = [make_stray(directory, name) for name in ("5.record", "1.0.out", "2.0.err")]
+    for stray in strays:
+        stray.unlink()
+        os.mkfifo(stray)
+    held = [os.open(stray, os.O_RDWR) for stray in strays[:2]]
+    try:
+        async with open_shell(directory) as shell:
+            for jobid in (1, 2):
+                shell.start(jobid, "true")
+                failure = (await shell.hear(Started, jobid)).failure
+                assert failure is not None
+                assert "expected a file, got a FIFO" in failure.text
+                await shell.hear(Done, jobid)
+                shell.forget(jobid)
+            assert (await shell.run(3, "true")).status == 0
+            shell.forget(3)
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
 def make_stray(directory: Path, name: str, *, is_directory: bool = False) -> Path:
     """Put a file among those of jobs."""
     path = directory / JOBS_NAME / name
