@@ -388,6 +388,7 @@ async def _bring_up(
         instance.write_log,
         instance.log,
         instance.back_up if given.statedir is not None else None,
+        config.has_native_door,
     )
     configuration = Configuration(config, given.reread, instance.configure)
     instance.supervisor.specs["config"] = ModuleSpec("config", configuration.run, essential=True)

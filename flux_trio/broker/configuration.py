@@ -47,6 +47,12 @@ class ConfigRefused(Exception):
     """Nothing has changed; the text says why, and which value must change."""
 
 
+class Get(msgspec.Struct):
+    """config.get: whether settings that have their default are wanted, too."""
+
+    defaults: bool = False
+
+
 class Load(msgspec.Struct):
     """config.load: the whole configuration."""
 
@@ -99,12 +105,21 @@ class Configuration:
         except (ConfigRefused, FormatError) as refusal:
             handle.answer(respond(request, {"refusal": str(refusal)}))
 
-    async def _get(self, _handle: Handle, _request: Request) -> Payload:
-        return {"config": self.config.to_json()}
+    async def _get(self, _handle: Handle, request: Request) -> Payload:
+        """Return all settings, or for Flux's own programs, in their form, those that differ."""
+        whole = self.config.to_json()
+        if not self.config.has_native_door or expect_payload(request, Get).defaults:
+            return {"config": whole}
+        return _differing(whole, Config().to_json())
 
     async def _load(self, handle: Handle, request: Request) -> Payload:
         check_owner(request)
-        return await self._change(handle, read_config(expect_payload(request, Load).config))
+        payload = request.payload if isinstance(request.payload, dict) else {}
+        if self.config.has_native_door and payload.keys() != {"config"}:
+            new = read_config({"edition": self.config.edition, **payload})  # Flux's own programs
+        else:
+            new = read_config(expect_payload(request, Load).config)
+        return await self._change(handle, new)
 
     async def _reload(self, handle: Handle, request: Request) -> Payload:
         check_owner(request)
@@ -140,6 +155,19 @@ class Configuration:
             return
         if "refusal" in answer:
             raise ConfigRefused(answer["refusal"])
+
+
+def _differing(whole: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not those of `default`."""
+    found: dict[str, Any] = {}
+    for key, value in whole.items():
+        other = default.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            if below := _differing(value, other):
+                found[key] = below
+        elif value != other:
+            found[key] = value
+    return found
 
 
 def _changed_keys(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:

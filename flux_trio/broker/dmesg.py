@@ -2,21 +2,25 @@
 
 A stream has the entries in the ring and, with `follow`, every later entry; ENODATA ends it. An
 entry has `timestamp` (seconds since the Unix epoch), `level` (0-7, severities of RFC 5424), `party`
-and `text`.
+and `text`. In an instance with a native door it is a line of RFC 5424, as Flux's own programs read
+it, unless the request wants `entries`; they also write lines by `log.append`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook, LogEntry
-from flux_trio.editions.common import CANCEL
+from flux_trio.editions.common import CANCEL, canceled
 from flux_trio.messages import (
-    Errno,
     FluxError,
+    Level,
+    Payload,
     Request,
     check_new_stream,
     check_owner,
@@ -32,22 +36,40 @@ from flux_trio.messages import (
 
 
 class DmesgRequest(msgspec.Struct):
-    """The log.dmesg request: whether to wait for new entries, and whether to skip old ones."""
+    """The log.dmesg request: whether to wait for new entries, and whether to skip old ones.
+
+    `entries` asks for objects where the answers would be lines.
+    """
 
     follow: bool = False
     nobacklog: bool = False
+    entries: bool = False
+
+
+class _Follower(NamedTuple):
+    request: Request
+    as_lines: bool
+
+
+_LINE: Final = re.compile(
+    r"<(?P<priority>\d{1,3})>1 \S+ \S+ (?P<app>\S+) \S+ \S+ (?:-|\[.*?\]) ?(?P<text>.*)", re.DOTALL
+)
+_LEVEL_SHIFT: Final = 3  # flux-core has the level where RFC 5424 has the facility
 
 
 class LogService:
-    """Answers requests for `book`, through `handle`."""
+    """Answers requests for `book`, through `handle`; `as_lines` as Flux's programs read them."""
 
-    def __init__(self, book: LogBook, handle: Handle) -> None:
+    def __init__(self, book: LogBook, handle: Handle, *, as_lines: bool) -> None:
         self._book = book
         self._handle = handle
-        self._followers: dict[tuple[str, int], Request] = {}
+        self._as_lines = as_lines
+        self._followers: dict[tuple[str, int], _Follower] = {}
         self.methods = {
             topics.LOG_DMESG: self._dmesg,
             topics.LOG_DMESG_CANCEL: self._cancel,
+            topics.LOG_CANCEL: self._cancel,
+            topics.LOG_APPEND: self._append,
             topics.LOG_CLEAR: self._clear,
             topics.disconnect_of(topics.LOG): self._forget,
         }
@@ -70,11 +92,12 @@ class LogService:
     def _dmesg(self, request: Request) -> None:
         wanted = expect_payload(request, DmesgRequest)
         check_new_stream(request, self._followers)
+        as_lines = self._as_lines and not wanted.entries
         if not wanted.nobacklog:
             for entry in self._book:
-                self._handle.answer(respond_stream(request, _payload(entry)))
+                self._handle.answer(respond_stream(request, _shown(entry, as_lines=as_lines)))
         if wanted.follow:
-            self._followers[request.sender, request.matchtag] = request
+            self._followers[request.sender, request.matchtag] = _Follower(request, as_lines)
         else:
             self._handle.answer(end_of_stream(request))
 
@@ -83,7 +106,19 @@ class LogService:
         follower = self._followers.pop((request.sender, matchtag), None)
         if follower is None:
             raise unknown_stream(request, matchtag)
-        self._handle.answer(respond_error(follower, Errno.ECANCELED))
+        self._handle.answer(canceled(follower.request, request))
+        self._handle.answer(respond(request))
+
+    def _append(self, request: Request) -> None:
+        """log.append: a line of RFC 5424; what is none is written as it is."""
+        text = request.payload if isinstance(request.payload, str) else ""
+        line = _LINE.fullmatch(text)
+        if line is None:
+            entry = LogEntry(self._handle.now(), Level.INFO, request.sender, text)
+        else:
+            level = min(int(line["priority"]) >> _LEVEL_SHIFT, Level.DEBUG)
+            entry = LogEntry(self._handle.now(), level, line["app"], line["text"])
+        self._book.write(entry)
         self._handle.answer(respond(request))
 
     def _clear(self, request: Request) -> None:
@@ -95,8 +130,19 @@ class LogService:
         self._followers = {key: each for key, each in self._followers.items() if key[0] != sender}
 
     def _on_entry(self, entry: LogEntry) -> None:
-        for request in list(self._followers.values()):
-            self._handle.answer(respond_stream(request, _payload(entry)))
+        for request, as_lines in list(self._followers.values()):
+            self._handle.answer(respond_stream(request, _shown(entry, as_lines=as_lines)))
+
+
+def _shown(entry: LogEntry, *, as_lines: bool) -> Payload:
+    return _line(entry) if as_lines else _payload(entry)
+
+
+def _line(entry: LogEntry) -> str:
+    """Return an entry as a line of RFC 5424; the host is the rank, as in flux-core's."""
+    time = datetime.fromtimestamp(entry.t, UTC).isoformat(timespec="microseconds")
+    time = time.replace("+00:00", "Z")
+    return f"<{int(entry.level) << _LEVEL_SHIFT}>1 {time} 0 {entry.party} - - - {entry.text}"
 
 
 def _payload(entry: LogEntry) -> dict[str, Any]:

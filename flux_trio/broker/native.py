@@ -20,6 +20,7 @@ Four topics are answered here, as flux-core's local connector does: `event.subsc
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -37,6 +38,7 @@ from flux_trio.messages import (
     FluxError,
     LocalProtocolError,
     Message,
+    Payload,
     Request,
     Response,
     expect_payload,
@@ -155,6 +157,9 @@ class _Client:
             self._send(request, respond_error(request, Errno.EAGAIN, text))
             return
         called = request.topic.rpartition(".")[0]
+        if request.topic.endswith(".ping") and self._is_module(request):
+            self._answer(request, partial(self._ping, child.peer))
+            return
         refusal = child.outgoing.refusal(request)
         if refusal:
             self._router.refuse(child.peer, request, Errno.EAGAIN, refusal)
@@ -230,10 +235,27 @@ class _Client:
             self._router.remove(child.peer)
             self._line.open.forget(child.peer.name)
 
-    def _answer(self, request: Request, method: Callable[[Request], None]) -> None:
+    def _is_module(self, request: Request) -> bool:
+        """Return whether a module of the instance serves `request`."""
+        holder = self._router.services.get(service_of(request.topic))
+        return holder is not None and holder.drop is None
+
+    def _ping(self, sender: Peer, request: Request) -> Payload:
+        """Answer in place of a module, as libflux does in each module of flux-core."""
+        if not isinstance(request.payload, dict):
+            raise FluxError(Errno.EPROTO, "")
+        holder = self._router.services[service_of(request.topic)]
+        return {
+            **request.payload,
+            "route": "!".join([*request.routes, sender.name, holder.name]),
+            "userid": sender.userid,
+            "rolemask": sender.rolemask,
+            "rank": 0,
+        }
+
+    def _answer(self, request: Request, method: Callable[[Request], Payload]) -> None:
         try:
-            method(request)
-            self._send(request, respond(request))
+            self._send(request, respond(request, method(request)))
         except FluxError as error:
             self._send(request, respond_error(request, error.errnum, error.text))
 
@@ -249,22 +271,24 @@ class _Client:
         except ConnectionClosed:
             pass
 
-    def _subscribe(self, request: Request) -> None:
+    def _subscribe(self, request: Request) -> Payload:
         topic = expect_payload(request, Topic).topic
         peer = self._root.peer
         if self._router.subscriptions_of(peer.userid) >= SUBSCRIPTIONS_MAX:
             text = f"a user may have {SUBSCRIPTIONS_MAX} subscriptions"
             raise FluxError(Errno.ENOSPC, text)
         peer.subscriptions.add_prefix(topic)
+        return None
 
-    def _unsubscribe(self, request: Request) -> None:
+    def _unsubscribe(self, request: Request) -> Payload:
         topic = expect_payload(request, Topic).topic
         try:
             self._root.peer.subscriptions.remove_prefix(topic)
         except ValueError:
             raise FluxError(Errno.ENOENT, f"not subscribed to {topic!r}") from None
+        return None
 
-    def _add_service(self, request: Request) -> None:
+    def _add_service(self, request: Request) -> Payload:
         name = expect_payload(request, Service).service
         if not name or "." in name:
             raise FluxError(Errno.EINVAL, f"service {name!r}: expected a name without a dot")
@@ -273,7 +297,9 @@ class _Client:
             text = f"service {name!r}: a guest may add those that begin with {mine.userid}-"
             raise FluxError(Errno.EPERM, text)
         self._router.register(self._root.peer, name)
+        return None
 
-    def _remove_service(self, request: Request) -> None:
+    def _remove_service(self, request: Request) -> Payload:
         name = expect_payload(request, Service).service
         self._router.unregister(self._root.peer, name)
+        return None

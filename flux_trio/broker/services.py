@@ -18,7 +18,7 @@ from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import SUBSCRIPTIONS_MAX, Peer, Router, Subscriptions
-from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
+from flux_trio.broker.supervisor import ModuleInfo, ModuleNotStarted, ModuleStatus, Supervisor
 from flux_trio.broker.tokens import TOKEN_REVOKED, Tokens
 from flux_trio.broker.tracing import TraceStreams
 from flux_trio.formats import FormatError
@@ -79,10 +79,35 @@ class ModuleName(msgspec.Struct):
 
 
 class ModuleStart(msgspec.Struct):
-    """module.load and reload: `exec` asks for a process of its own."""
+    """module.load and reload: `exec` asks for a process of its own.
 
-    name: str
+    Flux's own programs send `path` in place of the name: a name of flux-core's, or a file.
+    """
+
+    name: str = ""
     exec: bool = False
+    path: str = ""
+    args: list[str] = []
+
+    @property
+    def module(self) -> str:
+        """Return the name of the module here. Raises FluxError."""
+        named = self.path or self.name
+        if not named:
+            raise FluxError(Errno.EPROTO, f"{topics.MODULE}: payload: expected name or path")
+        if "/" in named or self.args:
+            text = f"{named}: expected the name of a module, without arguments"
+            raise FluxError(Errno.EINVAL, text)
+        return OURS.get(named, named)
+
+
+BUILTIN: Final = "builtin"
+"""The path of a module of flux-core's broker that is no file."""
+FLUX_STATUSES: Final = {ModuleStatus.STARTING: 0, ModuleStatus.RUNNING: 1, ModuleStatus.STOPPING: 2}
+"""flux-core's numbers (module.h)."""
+
+OURS: Final = {"sched-simple": "sched", "job-info": "job-list"}
+"""Names of flux-core's modules, and what does their work here."""
 
 
 class BackupTo(msgspec.Struct):
@@ -117,6 +142,7 @@ class BrokerServices:
     write_log: WriteLog
     log: LogBook = field(default_factory=LogBook)
     back_up: Callable[[str], Awaitable[Payload]] | None = None
+    has_native_door: bool = False
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -139,7 +165,7 @@ class BrokerServices:
         handle.register(topics.BROKER)
         handle.register(topics.MODULE)
         handle.register(topics.LOG)
-        logs = LogService(self.log, handle)
+        logs = LogService(self.log, handle, as_lines=self.has_native_door)
         others = (topics.MODULE_TRACE, topics.BROKER_NOTE)
         self._counts.update(dict.fromkeys([*self._methods, *logs.methods, *others], 0))
         self._handle_notes_when_sent(self.router.peers[handle.name])
@@ -349,7 +375,7 @@ class BrokerServices:
             }
             for each in self.supervisor.list()
         ]
-        return {"modules": modules}
+        return {"modules": modules, "mods": [_for_flux(each) for each in self.supervisor.list()]}
 
     async def _load(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
@@ -358,11 +384,11 @@ class BrokerServices:
 
     async def _reload(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
-        self.supervisor.check_removable(wanted.name)
+        self.supervisor.check_removable(wanted.module)
         return _abandoned_answer(await self._start(self.supervisor.reload, wanted))
 
     async def _remove(self, request: Request) -> Payload:
-        name = expect_payload(request, ModuleName).name
+        name = _named(request)
         self.supervisor.check_removable(name)
         return _abandoned_answer(await self.supervisor.remove(name))
 
@@ -374,7 +400,7 @@ class BrokerServices:
 
     async def _start(self, do: Callable[..., Awaitable[T]], wanted: ModuleStart) -> T:
         try:
-            return await do(wanted.name, as_process=wanted.exec)
+            return await do(wanted.module, as_process=wanted.exec)
         except ModuleNotStarted as error:
             raise FluxError(Errno.EINVAL, str(error)) from error
 
@@ -396,6 +422,26 @@ class BrokerServices:
             if client == request.sender:
                 scope.cancel()
         return None
+
+
+def _for_flux(module: ModuleInfo) -> dict[str, Any]:
+    """Return a module as Flux's own programs read it; `idle` is in whole seconds."""
+    services = [name for name in module.services if name != module.name]
+    return {
+        "name": module.name,
+        "path": BUILTIN,
+        "idle": int(module.idle),
+        "status": FLUX_STATUSES[module.status],
+        "services": services,
+        "sendqueue": 0,
+        "recvqueue": module.waiting,
+    }
+
+
+def _named(request: Request) -> str:
+    """Return which module a request is about. Raises FluxError."""
+    name = expect_payload(request, ModuleName).name
+    return OURS.get(name, name)
 
 
 def _abandoned_answer(abandoned: list[str]) -> Payload:

@@ -38,18 +38,22 @@ QUEUE_MAX: Final = 4096  # records that wait to be sent; further ones are only c
 QUEUE_BYTES_MAX: Final = 16 * 2**20  # their payloads as JSON; further ones are only counted
 PREFIXES: Final = {Kind.SEND.value: "tx", Kind.RECV.value: "rx"}
 TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
+NUMBERS: Final[dict[type, int]] = {Request: 1, Response: 2, Event: 4}  # RFC 3
+NO_RANK: Final = -1  # flux-core's, where a message names no rank
 
 
 class TraceRequest(msgspec.Struct):
     """The module.trace request: names of modules (empty: all), glob of topics, payloads or not.
 
-    `records` asks for whole records instead; then the other keys have no effect.
+    `records` asks for whole records instead; then the other keys have no effect. Flux's own
+    programs send `typemask`, of the types' numbers, and read numbers.
     """
 
     names: list[str] = []
     topic_glob: str = "*"
     full: bool = False
     records: bool = False
+    typemask: int | None = None
 
 
 class TraceStreams:
@@ -147,12 +151,18 @@ class _Queue:
             return True
         if record.kind not in PREFIXES or type(message) not in TYPES:
             return False
+        typemask = self._wanted.typemask
+        if typemask is not None and not NUMBERS[type(message)] & typemask:
+            return False
         names = self._wanted.names
         named = record.party in names if names else self._is_module(record.party)
         return named and self._topics.matches(topic)
 
     def _described(self, record: Record) -> tuple[dict[str, Any], int]:
         payload = described(record, full=self._wanted.full)
+        if self._wanted.typemask is not None:
+            payload |= {"type": NUMBERS[type(record.message)], "rank": NO_RANK}
+            payload = {"errnum": 0, "errstr": "", **payload}
         return payload, payload["payload_size"]
 
 

@@ -20,14 +20,7 @@ import msgspec
 
 from flux_trio.editions.common import CANCEL, CREDIT_MAX, GRANT
 from flux_trio.formats.meanings import JobId, Matchtag, Peer
-from flux_trio.messages import (
-    Errno,
-    Request,
-    Response,
-    check_new_stream,
-    respond_error,
-    unknown_stream,
-)
+from flux_trio.messages import Request, check_new_stream, unknown_stream
 
 StreamKey: TypeAlias = tuple[Peer, Matchtag]
 """The sender and the matchtag of the request that opened a stream (RFC 6)."""
@@ -63,15 +56,6 @@ class Stream(msgspec.Struct):
     @property
     def stream(self) -> StreamKey:
         return self.request.sender, self.request.matchtag
-
-
-def canceled(stream: Request, cancel: Request) -> Response | None:
-    """Return the end of a stream after a cancel.
-
-    Flux's own programs want no answer to their cancel (RFC 6), and expect the regular end.
-    """
-    errnum = Errno.ECANCELED if cancel.wants_response else Errno.ENODATA
-    return respond_error(stream, errnum)
 
 
 class JobStream(Stream):

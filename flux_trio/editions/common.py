@@ -11,6 +11,7 @@ import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.formats.meanings import Matchtag
+from flux_trio.messages import Errno, Request, Response, respond_error
 
 CREDIT_MAX: Final = 2**31 - 1  # of one grant, and of what is left: a larger sum counts as this
 
@@ -44,3 +45,12 @@ class Histogram(msgspec.Struct, frozen=True):
     bounds: list[float]
     counts: list[int]
     sum: float
+
+
+def canceled(stream: Request, cancel: Request) -> Response | None:
+    """Return the end of a stream after a cancel.
+
+    Flux's own programs want no answer to their cancel (RFC 6), and expect the regular end.
+    """
+    errnum = Errno.ECANCELED if cancel.wants_response else Errno.ENODATA
+    return respond_error(stream, errnum)

@@ -151,6 +151,7 @@ EXEC_SETTLED: Final = "job-exec.settled"
 # The broker's log
 LOG_DMESG: Final = "log.dmesg"
 LOG_DMESG_CANCEL: Final = "log.dmesg-cancel"
+LOG_CANCEL: Final = "log.cancel"  # the same; flux-core's
 LOG_APPEND: Final = "log.append"  # flux-core's; the payload is a line of text
 LOG_CLEAR: Final = "log.clear"
 

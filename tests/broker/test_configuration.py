@@ -191,3 +191,18 @@ async def test_other_methods_do_not_exist(world: ConfigWorld) -> None:
     with pytest.raises(FluxError) as error:
         await world.call("config.nosuch")
     assert error.value.errnum == Errno.ENOSYS
+
+
+async def test_flux_is_told_what_was_configured_and_loads_it_as_it_is(world: ConfigWorld) -> None:
+    """Flux's own programs send and get the tables without a key around them, and no default."""
+    world.configuration.config = OTHER_EDITION
+    await world.start()
+    assert await world.call("config.get") == {"edition": "current"}
+    await world.call("config.load", {"policy": {"limits": {"duration": "3h"}}})
+    told = await world.call("config.get")
+    assert told == {"edition": "current", "policy": {"limits": {"duration": "3h"}}}
+    whole = (await world.call("config.get", {"defaults": True}))["config"]
+    assert whole["policy"]["limits"]["duration"] == "3h"
+    assert whole["kvs"] == {"synchronous": "normal"}
+    await world.call("config.load", {"config": whole})
+    assert await world.call("config.get") == told

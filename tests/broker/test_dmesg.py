@@ -7,7 +7,8 @@ import trio
 import trio.testing
 
 from flux_trio.broker import LogEntry
-from flux_trio.messages import Errno, FluxError, Level, topics
+from flux_trio.messages import Errno, FluxError, Level, Request, topics
+from flux_trio.messages.types import NORESPONSE
 from tests.support.modules import ModuleWorld
 
 
@@ -88,3 +89,41 @@ async def test_what_cannot_be_answered_says_why(
     with pytest.raises(FluxError) as refused:
         await world.handle("reader").call(topic, {"matchtag": 7})
     assert refused.value.errnum == errnum
+
+
+@pytest.fixture
+async def native(nursery: trio.Nursery) -> LoggingWorld:
+    """A broker with a native door."""
+    world = LoggingWorld(nursery)
+    await world.serve_broker(log=world.log, has_native_door=True)
+    return world
+
+
+async def test_with_a_native_door_the_log_is_lines_as_flux_reads_them(native: LoggingWorld) -> None:
+    native.write("one")
+    reader = native.client("flux")
+    tag = reader.send(topics.LOG_DMESG, {"follow": False, "nobacklog": False}, streaming=True)
+    line = "<24>1 1970-01-01T00:00:12.500000Z 0 kvs - - - one"  # the level, 3, shifted by 3
+    assert (await reader.answer(tag)).payload == line
+    assert (await reader.answer(tag)).errnum == Errno.ENODATA
+    assert await native.read(entries=True) == ["one"]
+
+
+async def test_what_logger_of_flux_core_has_sent_is_written(native: LoggingWorld) -> None:
+    reader = native.client("reader")
+    await reader.ask(
+        topics.LOG_APPEND, "<40>1 2026-11-22T00:52:54.698333Z 0 logger 12184 - - hello"
+    )
+    await reader.ask(topics.LOG_APPEND, "no line of RFC 5424")
+    first, second = list(native.log)
+    assert (first.level, first.party, first.text) == (Level.NOTICE, "logger", "hello")
+    assert (second.party, second.text) == ("reader", "no line of RFC 5424")
+
+
+async def test_fluxs_cancel_ends_a_stream_regularly(native: LoggingWorld) -> None:
+    reader = native.client("reader")
+    tag = reader.send(topics.LOG_DMESG, {"follow": True}, streaming=True)
+    await trio.testing.wait_all_tasks_blocked()
+    cancel = Request(topics.LOG_CANCEL, {"matchtag": tag}, flags=NORESPONSE)
+    reader.handle.send(cancel)
+    assert (await reader.answer(tag)).errnum == Errno.ENODATA

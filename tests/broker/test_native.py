@@ -335,3 +335,24 @@ async def test_a_broken_frame_ends_that_connection_and_no_other(door: Door, tmp_
         client.ask("echo.back", {"n": 1}, 3)
         assert (await client.come()).errnum == 0
     assert any("magic number" in entry.text for entry in door.log)
+
+
+async def test_a_module_is_pinged_as_libflux_answers(door: Door) -> None:
+    client = await door.connect()
+    client.ask("echo.ping", {"seq": 1, "pad": ""}, 4)
+    answer = await client.come()
+    assert answer.payload["seq"] == 1
+    assert (answer.payload["userid"], answer.payload["rank"]) == (OWNER.userid, 0)
+    assert answer.payload["route"].endswith("!echo")
+    client.ask("echo.ping", None, 5)
+    assert (await client.come()).errnum == Errno.EPROTO
+    client.ask("nobody.ping", {"seq": 1}, 6)
+    assert (await client.come()).errnum == Errno.ENOSYS
+
+
+async def test_a_client_that_holds_a_service_is_pinged_itself(door: Door) -> None:
+    server, client = await door.connect(), await door.connect()
+    server.ask("service.add", {"service": "mine"})
+    await server.come()
+    client.ask("mine.ping", {"seq": 1}, 4)
+    assert (await server.come()).topic == "mine.ping"

@@ -118,7 +118,6 @@ async def test_unknown_method_is_enosys(owner: Handle, topic: str) -> None:
 @pytest.mark.parametrize(
     ("topic", "payload", "text"),
     [
-        ("module.load", None, "Object missing required field `name`"),
         ("module.reload", {"name": 1}, "Expected `str`, got `int` - at `$.name`"),
         (
             "broker.token",
@@ -356,3 +355,23 @@ async def test_backup_is_stopped_when_its_client_goes(world: BrokerWorld, owner:
     leaving.close()
     await trio.testing.wait_all_tasks_blocked()
     assert world.backups == ["/b"]
+
+
+async def test_flux_lists_and_loads_modules_by_its_own_names(nursery: trio.Nursery) -> None:
+    world = ModuleWorld(nursery)
+    await world.serve_broker()
+    await world.load("sched", echo)
+    owner = world.handle("owner")
+    mods = {each["name"]: each for each in (await owner.call("module.list"))["mods"]}
+    assert mods["sched"] == {
+        "name": "sched", "path": "builtin", "idle": 0, "status": 1, "services": ["echo"],
+        "sendqueue": 0, "recvqueue": 0,
+    }  # fmt: skip
+    await owner.call("module.remove", {"name": "sched-simple", "cancel": False})
+    await owner.call("module.load", {"path": "sched-simple", "args": [], "exec": False})
+    assert "sched" in world.supervisor
+    with pytest.raises(FluxError, match="module: payload: expected name or path"):
+        await owner.call("module.load", {})
+    for payload in ({"path": "/a/b.py", "args": []}, {"path": "sched", "args": ["x"]}):
+        with pytest.raises(FluxError, match="expected the name of a module, without arguments"):
+            await owner.call("module.load", payload)

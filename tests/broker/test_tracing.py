@@ -174,3 +174,15 @@ async def test_whole_records_that_do_not_fit_or_have_no_json_are_counted(
         told = await take(stream, QUEUE_MAX + 1)
     assert told[-1] == {"lost": 3}
     assert all(each.keys() == {"record"} for each in told[:-1])
+
+
+async def test_flux_reads_numbers_of_types_and_says_which_it_wants(world: TracedWorld) -> None:
+    async with world.traced(typemask=1, topic_glob="*", names=["echo"], full=False) as stream:
+        client = world.client()
+        await client.ask("echo.back", {"a": 1})
+        (received,) = await take(stream, 1)
+        await client.ask("echo.back", {"a": 2})
+        (second,) = await take(stream, 1)
+    assert (received["type"], received["prefix"], received["rank"]) == (1, "rx", -1)
+    assert (received["errnum"], received["errstr"]) == (0, "")
+    assert second["type"] == 1  # the response between them is not wanted

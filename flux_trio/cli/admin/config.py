@@ -50,7 +50,7 @@ def get(
     """
     from flux_trio.messages import topics
 
-    whole = with_client(lambda client: client.call(topics.CONFIG_GET))["config"]
+    whole = with_client(lambda client: client.call(topics.CONFIG_GET, {"defaults": True}))["config"]
     try:
         value = _find(whole, name)
     except KeyError:

@@ -41,7 +41,7 @@ def dmesg(
     async def show(client: Client) -> None:
         from flux_trio.messages import topics
 
-        wanted = {"follow": follow or new, "nobacklog": new}
+        wanted = {"follow": follow or new, "nobacklog": new, "entries": True}
         if not clear:
             cancel = topics.LOG_DMESG_CANCEL
             async with client.stream(topics.LOG_DMESG, wanted, cancel_topic=cancel) as entries:

@@ -248,7 +248,7 @@ async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[di
     from flux_trio.config import read_config
     from flux_trio.messages import topics
 
-    config = read_config((await client.call(topics.CONFIG_GET))["config"])
+    config = read_config((await client.call(topics.CONFIG_GET, {"defaults": True}))["config"])
     _, resources = await fetch_resources(client, with_jobs=needs_jobs(fields))
     return [
         queue_row(name, config, await queue_status(client, name), resources)

@@ -321,7 +321,7 @@ async def fetch_resources(
 async def fetch_with_queues(client: Client) -> Resources:
     """Return the resources, the resources that jobs hold, and the ranks that each queue may use."""
     _, resources = await fetch_resources(client)
-    config = read_config((await client.call(topics.CONFIG_GET))["config"])
+    config = read_config((await client.call(topics.CONFIG_GET, {"defaults": True}))["config"])
     queues = {}
     for name in config.queues:
         constraint = config.constraint_for(name)

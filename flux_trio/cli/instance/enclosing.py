@@ -90,7 +90,7 @@ async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
             wanted = {"id": jobid, "keys": ["R", "eventlog"]}
             found = await client.call(topics.INFO_LOOKUP, wanted)
             level = int((await client.call(topics.BROKER_INFO))["level"]) + 1
-            config = (await client.call(topics.CONFIG_GET))["config"]
+            config = (await client.call(topics.CONFIG_GET, {"defaults": True}))["config"]
         resources = ResourceSet.parse(found["R"].encode(), "R")
         events = parse_eventlog(found["eventlog"])
         for event in events:

@@ -31,8 +31,9 @@ from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.streams import Credit, Streams, canceled
+from flux_trio.cores.streams import Credit, Streams
 from flux_trio.editions import job_list
+from flux_trio.editions.common import canceled
 from flux_trio.editions.job_list import Facts
 from flux_trio.messages import (
     ROLE_OWNER,

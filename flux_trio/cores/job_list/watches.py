@@ -17,8 +17,9 @@ from flux_trio.cores.kvs_calls import cancel_watch, change_in, look_up, value_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import OUTPUT, check_not_purged, count_keys, output_key
-from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey, canceled
+from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
 from flux_trio.editions import job_list
+from flux_trio.editions.common import canceled
 from flux_trio.formats import job_key
 from flux_trio.formats.meanings import EventlogText, Matchtag
 from flux_trio.messages import (
