@@ -70,6 +70,9 @@ def parse_lines(lines: Iterable[str], cut: Callable[[int], object]) -> Iterator[
     at, body = 0, list[str]()
     is_cut = False
     for number, line in enumerate(lines, 1):
+        if line[0] == " " and head is not None and line[-1] == "\n":
+            body.append(line)  # nearly every line is one of a payload
+            continue
         if not line.endswith("\n"):
             is_cut = True
             cut(number)
