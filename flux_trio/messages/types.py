@@ -81,6 +81,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     def is_owner(self) -> bool:
         return bool(self.rolemask & ROLE_OWNER)
 
+    @property
+    def is_of_guest(self) -> bool:
+        """Whether the rolemask is known, and is not the owner's."""
+        return self.rolemask != 0 and not self.is_owner
+
 
 @final
 class Response(msgspec.Struct, frozen=True, gc=False):

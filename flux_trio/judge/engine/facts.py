@@ -19,6 +19,7 @@ _INSTANCE: Final[str] = Kind.INSTANCE.value
 _MODULE: Final[str] = Kind.MODULE.value
 _RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
 _BROKER: Final = "broker"
+_READIES_MAX: Final = 8  # open sched-ready that are remembered; a scheduler sends one
 _START: Final = f".{topics.START_METHOD}"
 
 HELLOS: Final = {
@@ -44,6 +45,7 @@ class Facts:
     acquirers: tuple[str, ...] = ()  # the peers that sent resource.acquire and have not gone
     is_ready: bool = False  # its sched-ready was received, and no fatal error since
     limit: int | None = None  # the limit of limited mode
+    readies: tuple[tuple[bool, int | None], ...] = ()  # open sched-ready: what was before each
     exec_peer: str = ""  # the last peer whose exec-hello was accepted, "" if it has gone
     exec_service: str = ""  # the name it gave; kept afterwards, for later messages
     exec_hellos: tuple[tuple[str, str], ...] = ()  # open requests: peer, service
@@ -87,9 +89,11 @@ class Facts:
         if self.acquirers:
             self = self._without_acquirer(record)
         if self.is_manager_gone(record):
-            alone = replace(self, scheduler="", is_ready=False, limit=None)
+            alone = replace(self, scheduler="", is_ready=False, limit=None, readies=())
             return replace(alone, exec_peer="", exec_hellos=())
         if record.kind == _SEND and isinstance(message, Response):
+            if message.topic == topics.SCHED_READY and self.readies:
+                return self._after_ready(message)
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
             return self._after_exec_hello(message) if is_answer else self
         is_first = getattr(message, "topic", "") in topics.FIRST_REQUESTS
@@ -99,12 +103,16 @@ class Facts:
         sender = message.sender or record.peer
         payload = message.payload if isinstance(message.payload, dict) else {}
         match message.topic:
+            case topics.SCHED_HELLO | topics.EXEC_HELLO if message.is_of_guest:
+                return self  # it will be refused
             case topics.SCHED_HELLO if message.wants_response:  # else it is refused without a word
-                known = replace(self, manager=record.party)
+                known = replace(self, manager=record.party, readies=())
                 return replace(known, scheduler=sender, is_ready=False, limit=None)
             case topics.SCHED_READY if sender == self.scheduler:
                 limit = payload.get("limit") if payload.get("mode") == "limited" else None
-                return replace(self, is_ready=True, limit=limit if type(limit) is int else None)
+                readies = (*self.readies, (self.is_ready, self.limit))[-_READIES_MAX:]
+                known = replace(self, is_ready=True, readies=readies)
+                return replace(known, limit=limit if type(limit) is int else None)
             case topics.EXEC_HELLO:
                 name = payload.get("service")
                 hello = (sender, name if isinstance(name, str) else "")
@@ -213,10 +221,20 @@ class Facts:
         begun = self._begun_with("exec", answered[0])
         return replace(known, exec_peer=answered[0], exec_service=answered[1], begun=begun)
 
+    def _after_ready(self, response: Response) -> Facts:
+        """One that is refused sets no mode (readings: A request that was refused)."""
+        to = response.routes[0] if response.routes else self.scheduler
+        if to != self.scheduler:
+            return self
+        (is_ready, limit), *readies = self.readies
+        known = replace(self, readies=tuple(readies))
+        is_void = response.errnum and not readies
+        return replace(known, is_ready=is_ready, limit=limit) if is_void else known
+
     def _without(self, peer: str) -> Facts:
         """Return the facts without a peer that has gone; the answers to its hellos go nowhere."""
         if peer == self.scheduler:
-            return replace(self, scheduler="", is_ready=False, limit=None)
+            return replace(self, scheduler="", is_ready=False, limit=None, readies=())
         hellos = tuple(hello for hello in self.exec_hellos if hello[0] != peer)
         known = self if hellos == self.exec_hellos else replace(self, exec_hellos=hellos)
         return replace(known, exec_peer="") if peer == self.exec_peer else known

@@ -10,7 +10,7 @@ from flux_trio.trace import Kind
 
 CHANGING: Final = (
     *noted(Kind.MODULE),
-    *sent("response", topics.EXEC_HELLO),
+    *sent("response", topics.EXEC_HELLO, topics.SCHED_READY),
     *sent("request", ANY_DISCONNECT, *topics.FIRST_REQUESTS),
     *received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.EXEC_HELLO),
     *received("request", topics.JOB_MANAGER_DISCONNECT),

@@ -105,7 +105,7 @@ def _fold_valid(_n: int | None, _part: None, record: Record, seen: Seen) -> Plac
         return None
     content, link = payload(record), link_of(seen)
     limit = content.get("limit")
-    may_be_absent = limit is None and not _is_limited(content)
+    may_be_absent = "limit" not in content and not _is_limited(content)
     is_valid = MODE.fits(content.get("mode")) and (may_be_absent or LIMIT.fits(limit))
     is_due = record.message.sender == seen.facts.scheduler and link.hello_ended > link.hello
     return record.n if is_valid and is_due else None
@@ -126,11 +126,15 @@ RPC."""
 FIRST: Final = view(
     "first ready",
     received("request", topics.SCHED_HELLO, READY),
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     key=no_key,
-    fold=lambda n, _part, record, _seen: n or record.n if topic_of(record) == READY else None,
+    fold=lambda n, _part, record, _seen: (
+        None if topic_of(record) == topics.SCHED_HELLO else n or record.n
+    ),
     state=Place,
 )
-"""A single state: the record at which the first sched-ready since sched-hello was received."""
+"""A single state: the record of what the job manager has received first since sched-hello: the
+sched-ready, or an answer to no request, after which it may refuse the sched-ready."""
 
 
 @RULES.judge("27.ready.11", sent("response", READY), views=[VALID, FIRST])

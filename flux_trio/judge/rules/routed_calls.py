@@ -63,6 +63,13 @@ class Calls(Live, frozen=True, gc=False):
         done = next(iter(self.due or self.open), 0)
         return self.but(open=tuple([n for n in self.open if n != done]))
 
+    def refused(self) -> Calls:
+        """Return the calls after an error, which is for a request that was not served, if any."""
+        unserved = next((n for n in self.open if n > max(self.served, self.void)), 0)
+        if not unserved:
+            return self.answered()
+        return self.but(open=tuple([n for n in self.open if n != unserved]))
+
     def begun_anew(self, n: Place) -> Calls:
         """Return the calls after a stream has begun, by which an earlier one has ended."""
         return self.but(open=tuple([each for each in self.open if each > self.served]), served=n)
@@ -90,8 +97,10 @@ def _fold(calls: Calls | None, part: str | None, record: Record, _seen: Seen) ->
     if isinstance(found, Request):
         return calls.but(open=(*calls.open, record.n), had=True)
     assert isinstance(found, Response)
-    if found.topic not in STREAMS or found.errnum:
+    if found.topic not in STREAMS:
         return calls.answered()
+    if found.errnum:
+        return calls.refused()
     return calls.begun_anew(record.n) if change_of(payload(record)).is_whole else calls
 
 

@@ -46,7 +46,9 @@ class Hello(NamedTuple):
     busy: int
     """The id of a job that had an outstanding start request at that time; 0 if there was none."""
     is_readable: bool
-    """Whether it names a service; the job manager may refuse one that does not."""
+    """Whether it names a service, and is not a guest's; the job manager may refuse it otherwise."""
+    is_roleless: bool
+    """Whether the trace does not tell whose it is."""
 
 
 class ExecLink(Live, frozen=True, gc=False):
@@ -110,8 +112,14 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
         return link.but(hellos=hellos, accepted=record.n, fatal=0, lost=lost)
     assert isinstance(found, Request)
     if found.topic == topics.EXEC_HELLO:
-        is_readable = STRING.fits(payload(record).get("service"))
-        hello = Hello(record.n, found.sender or record.peer, outstanding(seen), is_readable)
+        is_readable = STRING.fits(payload(record).get("service")) and not found.is_of_guest
+        hello = Hello(
+            record.n,
+            found.sender or record.peer,
+            outstanding(seen),
+            is_readable,
+            not found.rolemask,
+        )
         return link.but(hellos=(*link.hellos, hello))
     if found.topic == topics.JOB_MANAGER_DISCONNECT:
         # the answers to its hellos go nowhere, though the next one may have its name

@@ -228,7 +228,7 @@ def is_first_response(had: Acquired, response: Any) -> bool:
 
 def _after_request(had: Acquired | None, request: Request, record: Record) -> Acquired | None:
     match request.topic:
-        case topics.RESOURCE_ACQUIRE:
+        case topics.RESOURCE_ACQUIRE if not request.is_of_guest:
             group = str(payload(record).get("group", ""))
             is_streaming = bool(request.flags & STREAMING)
             acquiring = Acquiring(record.n, request.matchtag, group, is_streaming)

@@ -115,8 +115,9 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
     found = message(record)
     taken_up = record.kind == RECV
     if isinstance(found, Request):
-        if found.topic == topics.SCHED_HELLO and not found.wants_response:
-            return link  # it is refused without a word
+        is_refused = found.is_of_guest or not found.wants_response
+        if found.topic == topics.SCHED_HELLO and is_refused:
+            return link
         return _after_request(link, found, record.n, taken_up, seen)
     error = errnum(record)
     match topic_of(record), taken_up:
@@ -125,7 +126,8 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
         case topics.SCHED_HELLO, True if error == Errno.ENODATA:
             return link.but(hello_done=record.n)
         case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
-            return link.but(refused=record.n)  # ENOSYS: nobody was there to hear it
+            is_others = seen.facts.scheduler not in ("", record.party)
+            return link if is_others else link.but(refused=record.n)  # ENOSYS: nobody heard it
         case topics.SCHED_READY, False if not error:
             return link.but(answered=record.n, fatal=0, fatal_topic="", fatal_errnum=0)
         case topics.SCHED_READY, True if error and error != Errno.ENOSYS:
@@ -181,7 +183,7 @@ def scheduler_lost(record: Record, facts: Facts) -> bool:
     if isinstance(found, Request):
         if found.topic == topics.JOB_MANAGER_DISCONNECT:
             return found.sender == facts.scheduler
-        return found.topic == topics.SCHED_HELLO
+        return found.topic == topics.SCHED_HELLO and not found.is_of_guest
     return bool(errnum(record))  # an error response to alloc or free is fatal
 
 
