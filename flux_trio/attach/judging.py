@@ -105,6 +105,11 @@ class LiveJudge:
         self.nlost += count
         self._begin_anew()
 
+    def join(self, config: Mapping[str, Any], scheduler: str) -> None:
+        """Take up an instance that was not watched for a while; see the arguments of the class."""
+        self._config, self._scheduler = dict(config), scheduler
+        self._begin_anew()
+
     def audited(self, differences: Iterable[str]) -> None:
         """Take the result of an audit."""
         self._kept.add(AUDITED)

@@ -2,7 +2,8 @@
 
 One connection has the trace and a journal, whose responses are in the trace; it is read at once
 whatever the judge does, so that the broker keeps nothing for us. With too much waiting, the rest is
-given up and counted. The other connection asks.
+given up and counted. The other connection asks. The broker cannot be asked to pause, so a monitor
+that pauses closes the connection with the trace, and later joins again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -74,7 +75,7 @@ class Monitor:
     """What is seen and judged so far."""
 
     def __init__(
-        self, flux: FluxHandle, connection: Connection, uri: str, version: str, judge: LiveJudge
+        self, flux: FluxHandle, uri: str, version: str, names: list[str], judge: LiveJudge
     ) -> None:
         self.uri = uri
         self.version = version
@@ -85,7 +86,12 @@ class Monitor:
         self.not_audited = ""
         """Why the last audit could not be made."""
         self._flux = flux
-        self._connection = connection
+        self._names = names
+        """The modules to trace."""
+        self._connection: Connection | None = None
+        """The one with the trace; None before it is made, and in a pause."""
+        self._reading = trio.CancelScope()
+        self._paused = self._resumed = trio.Event()
         self._asked_for = 0
         """The last of the judge's beginnings for which was asked what was before; 0 for none."""
         self._ask_at = self.began
@@ -115,9 +121,10 @@ class Monitor:
         """Return how many messages are not judged yet."""
         return len(self._waiting)
 
-    def follow(self, names: list[str]) -> None:
-        """Ask for the trace of these modules, then what was before: the answers are in it."""
-        wanted = {"typemask": _ALL_TYPES, "topic_glob": "*", "names": names, "full": True}
+    def _follow(self) -> None:
+        """Ask for the trace of the modules, then what was before: the answers are in it."""
+        self._asked_for = 0
+        wanted = {"typemask": _ALL_TYPES, "topic_glob": "*", "names": self._names, "full": True}
         self._send(Request(topics.MODULE_TRACE, wanted, _TRACE, STREAMING, RANK_0))
         self._ask_what_was_before()
 
@@ -130,6 +137,7 @@ class Monitor:
         self._send(Request(topics.RESOURCE_STATUS, {}, _STATUS, nodeid=RANK_0))
 
     def _send(self, request: Request) -> None:
+        assert self._connection is not None
         with suppress(ConnectionClosed):  # `read` is about to raise the error
             self._connection.send_nowait(request)
 
@@ -139,7 +147,31 @@ class Monitor:
         FluxError if it refuses, or tells what is no message.
         """
         while True:
-            for message in await self._connection.receive():
+            async with connect_native(self.uri) as self._connection:
+                self._follow()
+                self._paused, self._resumed = trio.Event(), trio.Event()
+                with trio.CancelScope() as self._reading:
+                    await self._read(self._connection, keep)
+                self._connection = None
+            self._nlost += len(self._waiting)  # who joins again knows of nothing before
+            self._waiting.clear()
+            self._paused.set()
+            await self._resumed.wait()
+            config, scheduler, self._names = await _look_round(self._flux)
+            self.judge.join(config, scheduler)
+
+    async def pause(self) -> None:
+        """Leave the trace, so that the broker keeps nothing for a monitor that does not read."""
+        self._reading.cancel()
+        await self._paused.wait()
+
+    def resume(self) -> None:
+        """Join again after a pause, as one that joins late."""
+        self._resumed.set()
+
+    async def _read(self, connection: Connection, keep: Callable[[Told], object]) -> None:
+        while True:
+            for message in await connection.receive():
                 if _is_end_of_journal(message):  # the job manager has left, and may come back
                     self._asked_for, self._ask_at = 0, self.now() + AGAIN_S
                 told = _told(message)
@@ -181,6 +213,8 @@ class Monitor:
             self._told_at = told.timestamp
         quiet_s = 0.0 if self._waiting else self.now() - self._came_at
         _report(self.judge.judge(self._told_at + quiet_s), report)
+        if self._connection is None:
+            return
         if self.judge.began != self._asked_for and self.now() >= self._ask_at:
             self._ask_what_was_before()
 
@@ -226,16 +260,19 @@ async def open_monitor(uri: str) -> AsyncIterator[Monitor]:
     Raises the errors of `open_flux`, and FluxError for a user who may not trace.
     """
     with unwrapping(TransportError, FluxError):
-        async with open_flux(uri, "flux-trio-monitor") as flux, connect_native(uri) as connection:
+        async with open_flux(uri, "flux-trio-monitor") as flux:
             version = await flux.attribute("version") or "unknown"
-            config = await flux.call(topics.CONFIG_GET, None, RANK_0)
-            modules = await flux.ask(topics.MODULE_LIST, Modules, None, RANK_0)
-            scheduler = _holder(modules, topics.SCHED)
+            config, scheduler, names = await _look_round(flux)
             known = [each for name in KNOWN for each in load_shipped(name)]
             judge = LiveJudge(config, scheduler, known, flux.now())
-            monitor = Monitor(flux, connection, uri, version, judge)
-            monitor.follow(_names(modules))
-            yield monitor
+            yield Monitor(flux, uri, version, names, judge)
+
+
+async def _look_round(flux: FluxHandle) -> tuple[dict[str, Any], str, list[str]]:
+    """Return the configuration, the party that schedules, and the modules to trace."""
+    config = await flux.call(topics.CONFIG_GET, None, RANK_0)
+    modules = await flux.ask(topics.MODULE_LIST, Modules, None, RANK_0)
+    return config, _holder(modules, topics.SCHED), _names(modules)
 
 
 def _holder(modules: Modules, service: str) -> str:

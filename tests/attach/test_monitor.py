@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -183,6 +186,61 @@ async def test_a_journal_that_ends_with_its_job_manager_is_asked_for_again(
         journal = await peer.until("job-manager.events-journal")
         peer.send(respond_error(journal, 38, "No service matching job-manager"))
         assert (await peer.until("job-manager.events-journal")).matchtag == journal.matchtag
+
+
+async def test_who_pauses_leaves_the_trace_and_joins_again_as_one_that_joins_late(
+    tmp_path: Path,
+) -> None:
+    told_by = answers(*told())
+    async with broker(tmp_path / "local", told_by) as peer, watching(peer) as (watched, reported):
+        await until(lambda: watched.judge.nrecords > 40)
+        before = watched.judge.judgement().verdicts
+        told_by["module.list"] = {"mods": [{"name": "other", "services": ["other", "sched"]}]}
+        peer.answers |= told_by | {"module.trace": []}
+        await watched.pause()
+        await until(lambda: peer.nopen == 1)
+        peer.came.clear()
+        began = watched.judge.began
+        watched.resume()
+        assert "other" in (await peer.until("module.trace")).payload["names"]
+        await peer.until("job-manager.events-journal")
+        assert watched.judge.began > began
+        verdicts = watched.judge.judgement().verdicts
+        assert {name for name, found in before.items() if found is Verdict.KEPT} <= {
+            name for name, found in verdicts.items() if found is Verdict.KEPT
+        }
+        assert reported == []
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.real
+async def test_a_monitor_that_is_stopped_from_the_keyboard_reads_no_trace_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path / "local", answers()) as peer:
+        command = [sys.executable, "-m", "flux_trio", "attach", "monitor", "--to", peer.uri]
+        process = await trio.lowlevel.open_process(
+            command, process_group=0, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        try:
+            for _ in range(2):
+                with trio.fail_after(300):  # a busy machine is slow to start a process
+                    while not peer.came or peer.came[-1].topic != "resource.status":
+                        await peer.arrived.wait()
+                assert peer.nopen == 2
+                peer.came.clear()
+                process.send_signal(signal.SIGTSTP)
+                await until(lambda: peer.nopen == 1)
+                await until(lambda: state_of(process.pid) == "T")
+                assert not peer.came
+                process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 0
+        finally:
+            process.kill()
 
 
 async def test_an_audit_names_what_stays_different(

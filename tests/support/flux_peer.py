@@ -36,6 +36,7 @@ class Broker:
     answers: dict[str, Any] = field(default_factory=dict)
     came: list[Message] = field(default_factory=list)
     connection: NativeConnection | None = None  # the last one
+    nopen: int = 0  # connections
     arrived: trio.Event = field(default_factory=trio.Event)
     welcome: bytes = WELCOME
 
@@ -43,10 +44,12 @@ class Broker:
         await stream.send_all(self.welcome)
         async with open_native(stream) as connection:
             self.connection = connection
+            self.nopen += 1
             with suppress(TransportError):
                 while True:
                     for message in await connection.receive():
                         self.take(message, connection)
+            self.nopen -= 1
 
     def take(self, message: Message, connection: NativeConnection) -> None:
         self.came.append(message)

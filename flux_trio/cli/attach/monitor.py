@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
@@ -111,7 +112,7 @@ def _joined(to: str | None, watch: Callable[[str], Awaitable[Monitor]]) -> Monit
 async def _watch(uri: str, keep: Callable[[Told], object], *, audit: bool, color: bool) -> Monitor:
     """Watch until a signal, a key or the end of the instance; return what was seen."""
     from flux_trio.attach.monitor import open_monitor
-    from flux_trio.transports import ConnectionLost, EndOfConnection
+    from flux_trio.transports import TransportError
 
     watched: Monitor | None = None
     try:
@@ -120,7 +121,7 @@ async def _watch(uri: str, keep: Callable[[Told], object], *, audit: bool, color
             if watched.warning:
                 remark(watched.warning)
             await _watch_until_told(watched, keep, audit=audit, color=color)
-    except (EndOfConnection, ConnectionLost) as error:
+    except TransportError as error:
         if watched is None:
             raise
         remark(f"the instance has ended: {error}")
@@ -135,7 +136,7 @@ async def _watch_until_told(
 
     from flux_trio.cli.attach.monitor_screen import shown_live
 
-    live = sys.stdin.isatty() and sys.stdout.isatty()
+    live = sys.stdin.isatty() and sys.stdout.isatty() and _is_in_front()
     report = (lambda _found: None) if live else _print_violation
     tell = (lambda _found: None) if live else _print_difference
     async with trio.open_nursery() as nursery:
@@ -143,25 +144,53 @@ async def _watch_until_told(
         async def until_signal() -> None:
             with _signals() as signals:
                 async for each in signals:
-                    if each != signal.SIGUSR1:
+                    if each == signal.SIGUSR1:
+                        await watched.audit(tell)
+                    elif each == signal.SIGTSTP and live:
+                        shown.cancel()
+                    elif each == signal.SIGTSTP:
+                        await _stop(watched, live=False)
+                    else:
                         break
-                    await watched.audit(tell)
             nursery.cancel_scope.cancel()
 
+        shown = trio.CancelScope()
         nursery.start_soon(watched.read, keep)
         nursery.start_soon(watched.judge_all, report)
         nursery.start_soon(until_signal)
         if audit:
             nursery.start_soon(watched.audit_at_rest, tell)
-        if live:
-            await shown_live(watched, REFRESH_S, color=color)
-            nursery.cancel_scope.cancel()
+        while live:
+            with shown:
+                await shown_live(watched, REFRESH_S, color=color)
+                nursery.cancel_scope.cancel()
+            await _stop(watched, live=True)
+            shown = trio.CancelScope()
 
 
 def _signals() -> AbstractContextManager[AsyncIterator[int]]:
     import trio
 
-    return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP)
+
+
+async def _stop(watched: Monitor, *, live: bool) -> None:
+    """Stop as ctrl-Z asks for, until SIGCONT: first leave the trace, then join again.
+
+    With a screen, until it is in front again: the terminal would stop a process behind it.
+    """
+    await watched.pause()
+    handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+    while live and not _is_in_front():
+        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, handler)
+    watched.resume()
+
+
+def _is_in_front() -> bool:
+    """Whether this process may read from the terminal that is its standard input."""
+    return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
 def _print_violation(found: Violation) -> None:
