@@ -82,10 +82,17 @@ class DownTargets(msgspec.Struct, frozen=True):
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):
-    """The resource.status response; drained and down targets by idset."""
+    """The resource.status response; drained and down targets by idset.
+
+    Flux's own programs read `drain`, `online` and `torpid`, the targets that answer late, of which
+    there are none here.
+    """
 
     R: dict[str, Any] = {}
     drained: dict[str, DrainedTargets] = {}
+    drain: dict[str, DrainedTargets] = {}
+    online: str = ""
+    torpid: str = ""
     offline: str = ""
     down: dict[str, DownTargets] = {}
     exclude: str = ""

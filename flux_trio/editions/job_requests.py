@@ -87,10 +87,25 @@ class Update(msgspec.Struct, frozen=True):
     updates: dict[str, Any]
 
 
-class Wait(msgspec.Struct, frozen=True):
-    """The job-manager.wait request."""
+ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
 
-    id: JobId
+
+class Wait(msgspec.Struct, frozen=True):
+    """The job-manager.wait request; ANY_JOB, or -1 as it is written on Flux's own wire, is any."""
+
+    id: Annotated[int, msgspec.Meta(ge=-1)]
+
+    @property
+    def is_for_any(self) -> bool:
+        return self.id in (-1, ANY_JOB)
+
+
+class AllocCounts(msgspec.Struct, frozen=True):
+    """The job-manager.alloc-query response: jobs that wait to be sent, that were sent, that run."""
+
+    queue_length: int
+    alloc_pending: int
+    running: int
 
 
 class Waited(msgspec.Struct, frozen=True):
@@ -186,6 +201,7 @@ KILL_ALL: Final = codec(KillAll)
 MEMO: Final = codec(Memo)
 UPDATE: Final = codec(Update)
 WAIT: Final = codec(Wait)
+ALLOC_COUNTS: Final = codec(AllocCounts)
 WAITED: Final = codec(Waited)
 HISTORY_GET: Final = codec(HistoryGet)
 JOB_IDS: Final = codec(JobIds)

@@ -13,13 +13,15 @@ from flux_trio.messages import Request
 class Change(msgspec.Struct, frozen=True):
     """The job-manager.jobtap request: remove by name or glob, then load by name or path.
 
-    `order` is the order in which a loaded plugin is told of the active jobs.
+    `order` is the order in which a loaded plugin is told of the active jobs. With `query_only`,
+    which Flux's own programs send, nothing is changed and the names of all plugins are answered.
     """
 
     load: str | None = None
     remove: str | None = None
     conf: dict[str, Any] = {}
     order: str = "none"
+    query_only: bool = False
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -32,6 +34,12 @@ class Changed(msgspec.Struct, frozen=True):
     name: str | None = None
     path: str | None = None
     abandoned: list[str] | None = None
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The answer to a job-manager.jobtap request with `query_only`."""
+
+    plugins: list[str]
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -58,6 +66,7 @@ def arguments_in(request: Request) -> dict[str, Any]:
 
 
 CHANGE: Final = codec(Change)
+NAMES: Final = codec(Names)
 CHANGED: Final = codec(Changed)
 LISTING: Final = codec(Listing)
 LISTED: Final = codec(Listed)

@@ -93,6 +93,7 @@ JOB_URGENCY: Final = "job-manager.urgency"
 JOB_DRAIN: Final = "job-manager.drain"
 JOB_IDLE: Final = "job-manager.idle"
 JOB_QUEUE_ENABLE: Final = "job-manager.queue-enable"
+JOB_ALLOC_QUERY: Final = "job-manager.alloc-query"  # flux-core's
 JOB_QUEUE_LIST: Final = "job-manager.queue-list"
 JOB_QUEUE_START: Final = "job-manager.queue-start"
 JOB_QUEUE_STATUS: Final = "job-manager.queue-status"

@@ -151,6 +151,10 @@ class PluginMethods:
 
     async def _change(self, request: Request) -> Payload:
         change = plugin_requests.CHANGE.read(request)
+        if change.query_only:
+            loaded = self._host.names()
+            builtin = [f".{name}" for name in self._host.names(builtins=True) if name not in loaded]
+            return plugin_requests.NAMES.write(plugin_requests.Names([*builtin, *loaded]))
         async with self._changing:
             if change.load is None:
                 if change.remove is None:

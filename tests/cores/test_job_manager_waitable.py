@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.job_manager.requests.waitable import ANY_JOB
+from flux_trio.editions.job_requests import ANY_JOB
 from flux_trio.messages import topics
 from flux_trio.protocols import JobFlag
 from tests.support.asking import asked, asked_by_guest
@@ -145,3 +145,19 @@ def test_a_job_of_an_earlier_life_is_waited_for() -> None:
     again.alloc(1)
     again.execute(1, "start")
     assert over(again, 1) == [OK]
+
+
+def test_any_job_is_minus_1_on_fluxs_own_wire(m: ManagerScript) -> None:
+    over(m, 1)
+    assert told(wait(m, -1)) == [OK]
+
+
+def test_alloc_query_counts_jobs_before_at_and_after_the_scheduler(m: ManagerScript) -> None:
+    m.ask("job-manager.alloc-query")
+    counts = {"queue_length": 0, "alloc_pending": 0, "running": 3}
+    assert m.last("job-manager.alloc-query").payload == counts
+    over(m, 1)
+    m.submit(4)
+    m.ask("job-manager.alloc-query")
+    counts = {"queue_length": 0, "alloc_pending": 1, "running": 2}
+    assert m.last("job-manager.alloc-query").payload == counts

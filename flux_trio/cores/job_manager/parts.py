@@ -187,6 +187,7 @@ class Parts(Part):
                 topics.JOB_KILL: self.kills.kill,
                 topics.JOB_KILLALL: self.kills.kill_all,
                 topics.JOB_HISTORY: self.history.get,
+                topics.JOB_ALLOC_QUERY: self.control.alloc_query,
                 topics.JOB_QUEUE_LIST: self.queue_methods.names,
                 topics.JOB_QUEUE_STATUS: self.queue_methods.status,
                 topics.JOB_RESOURCE_STATUS: self.scheduler.resource_status,

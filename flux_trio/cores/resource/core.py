@@ -245,9 +245,12 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         self._outbox.send(respond(request))
 
     def _status(self, request: Request) -> None:
+        drained = self._administration.drains.for_status()
         status = flux.ResourceStatus(
             R=self._inventory.to_json(),
-            drained=self._administration.drains.for_status(),
+            drained=drained,
+            drain=drained,
+            online=str(self._inventory.ranks - self._administration.downs.targets),
             offline=str(self._administration.downs.targets),
             down=self._administration.downs.for_status(),
             exclude=str(self._groups.exclude),

@@ -155,6 +155,16 @@ class Control(Part):
         info = submission.Info(max(self._ledger.max_jobid, last or 0))
         self._ledger.answer_at_once(respond(request, submission.INFO.write(info)))
 
+    def alloc_query(self, request: Request) -> None:
+        """job-manager.alloc-query: the numbers of jobs before, at and after the scheduler."""
+        tally = self._ledger.tally
+        counts = job_requests.AllocCounts(
+            self._scheduler.waiting(),
+            self._scheduler.outstanding(),
+            tally.jobs(JobState.RUN) + tally.jobs(JobState.CLEANUP),
+        )
+        self._ledger.answer_at_once(respond(request, job_requests.ALLOC_COUNTS.write(counts)))
+
     def stats(self) -> job_requests.Stats:
         """job-manager.stats-get: the number of jobs in each state, and at the scheduler."""
         tally = self._ledger.tally

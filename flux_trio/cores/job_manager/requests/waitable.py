@@ -20,8 +20,6 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
 from flux_trio.protocols import JobEvent, JobFlag
 
-ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
-
 NO_MORE: Final = "there are no more waitable jobs"
 
 _WAITABLE = JobFlag.WAITABLE.value  # as a number: it is compared for each event
@@ -46,9 +44,10 @@ class Waitable(Part):
         ledger.listen(JobEvent.CLEAN, self._over)
 
     def wait(self, request: Request) -> None:
-        """job-manager.wait: answered when the job has ended; the id may be ANY_JOB."""
-        jobid = job_requests.WAIT.read(request).id
-        if jobid == ANY_JOB:
+        """job-manager.wait: answered when the job has ended; the id may stand for any job."""
+        wanted = job_requests.WAIT.read(request)
+        jobid = wanted.id
+        if wanted.is_for_any:
             self._wait_for_any(request)
         elif jobid in self.results:
             self._answer(request, jobid, self.results.pop(jobid))
