@@ -7,6 +7,7 @@ a WebSocket on a stream.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,16 +17,19 @@ import trio
 import trio_websocket
 from wsproto.frame_protocol import FrameProtocol
 
-from flux_trio.messages import Errno
+from flux_trio.messages import Errno, RemoteProtocolError
 from flux_trio.messages.address import uri_of, uri_of_socket
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports.base import Credentials, OnConnection
+from flux_trio.transports.frames import Frames
 from flux_trio.transports.gate import GUEST_FRAME_BYTES_MAX, NO_ACCESS, Gate, Refusal, is_guest
 from flux_trio.transports.listening import bound, peer_userid
 from flux_trio.transports.paced import CLOSE_S_MAX
+from flux_trio.transports.share import Share
 from flux_trio.transports.websocket import (
     FRAMES_AHEAD,
     INVALID,
+    POLICY,
     PROTOCOL_ERROR,
     READ_BYTES,
     Handshake,
@@ -34,8 +38,13 @@ from flux_trio.transports.websocket import (
     truncated_reason,
 )
 
+REQUEST_READS_MAX: Final = 16  # of an upgrade request: a client sends it at once
+PART_PAUSE_S: Final = 0.2  # between two reads of what a peer sends that is told why it is closed
+
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
+_BLANK_LINE: Final = re.compile(rb"\n\r?\n")  # the end of a request, as h11 finds it
+_BLANK_LINE_BYTES: Final = 3
 _CLOSE_FRAME: Final = b"\x88"  # its first byte (RFC 6455, 5.2): final, opcode 8
 STATUSES: Final = {Errno.EACCES: 401, Errno.EPERM: 403, Errno.EAGAIN: 429}
 """The HTTP status of each reason that a gate or an identification has to refuse a peer."""
@@ -114,8 +123,8 @@ class _Door:
             lent = _LentStream(stream)
             with ExitStack() as counted:
                 dropped = await self._welcome(lent, counted)
-            if not dropped:
-                await lent.part()
+                if not dropped:
+                    await lent.part()
 
     async def _welcome(self, lent: _LentStream, counted: ExitStack) -> bool:
         """Do the handshake and serve; return True if it was dropped to make room."""
@@ -152,6 +161,7 @@ class _Door:
                 lent.socket = await request.accept()
                 if is_guest(peer):
                     limit_frames(lent.socket, GUEST_FRAME_BYTES_MAX)
+                lent.admit(self._gate.share(peer))
                 return lent.socket, peer
             status = STATUSES[peer.errnum]
             challenge = [(b"WWW-Authenticate", b"Bearer")] if status == 401 else []
@@ -167,11 +177,22 @@ class _LentStream(trio.abc.Stream):
     trio-websocket closes its stream without a close frame when the peer violates the WebSocket
     protocol. `aclose` only ends the use of the stream. Then the door sends the close frame itself,
     and waits until the peer has read it (`part`).
+
+    What comes before the peer is admitted ends with the upgrade request. What comes after it is
+    passed on in pieces (`frames.py`), and each takes a turn of the guest's share. A piece that ends
+    a message does not: its turn comes when the message is decoded.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
         self.socket: trio_websocket.WebSocketConnection | None = None  # after the handshake
+        self._share: Share | None = None
+        self._reads = 0  # of the upgrade request
+        self._head = b""  # its last bytes so far
+        self._has_request = False
+        self._admitted = trio.Event()
+        self._frames = Frames()
+        self._violation = ""  # of the peer, found in a frame
         self._is_closed = False
         self._is_sending = False  # still True if a send was cut: the peer has a part of a frame
         self._sent_close = False
@@ -188,8 +209,56 @@ class _LentStream(trio.abc.Stream):
         await self.stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """Return what the peer has sent, a piece at a time; `max_bytes` is READ_BYTES."""
         self._check_open()
-        return await self.stream.receive_some(max_bytes)
+        if not self._has_request:
+            return await self._receive_request(max_bytes)
+        await self._admitted.wait()
+        self._check_open()
+        try:
+            return await self._receive_piece(max_bytes)
+        except RemoteProtocolError as error:
+            self._violation = str(error)
+            raise trio.BrokenResourceError(self._violation) from error
+
+    def admit(self, share: Share | None) -> None:
+        """Let frames come in, of a guest with this `share`."""
+        self._share = share
+        self._admitted.set()
+
+    async def _receive_request(self, max_bytes: int | None) -> bytes:
+        self._reads += 1
+        if self._reads > REQUEST_READS_MAX:
+            raise trio.BrokenResourceError("the upgrade request comes in too many pieces")
+        data = bytes(await self.stream.receive_some(max_bytes))
+        end = _BLANK_LINE.search(self._head + data)
+        if end is None:
+            self._head = (self._head + data)[-_BLANK_LINE_BYTES:]
+            return data
+        self._has_request = True
+        rest = end.end() - len(self._head)
+        self._frames.feed(data[rest:])
+        return data[:rest]
+
+    async def _receive_piece(self, max_bytes: int | None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        has_read = False
+        while (piece := self._frames.pop(trio.current_time())) is None:
+            if has_read:
+                await self._take_turn()
+            data = await self.stream.receive_some(max_bytes)
+            if not data:
+                return b""
+            self._frames.feed(data)
+            has_read = True
+        if not piece.is_message:
+            await self._take_turn()
+        return piece.data
+
+    async def _take_turn(self) -> None:
+        if self._share is not None:
+            async with self._share.turn():
+                pass
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -199,33 +268,43 @@ class _LentStream(trio.abc.Stream):
         """End the use of the stream; tasks that wait for it get ClosedResourceError."""
         if not self._is_closed:
             self._is_closed = True
+            self._admitted.set()  # who waits for it learns that it is closed
             trio.lowlevel.notify_closing(self.stream.socket)
         await trio.lowlevel.checkpoint()
 
     async def part(self) -> None:
-        """Part with the peer, if it has to be told why: it may still be reading."""
+        """Part with the peer, if it has to be told why: it may still be reading.
+
+        A peer whose frames were a violation counts as a connection for CLOSE_S_MAX: to come again
+        costs more than the frames.
+        """
         frame = self._close_frame()
         if self._is_closed and not frame:
             return
-        with (
-            trio.move_on_after(CLOSE_S_MAX),
-            suppress(trio.BrokenResourceError, trio.ClosedResourceError),
-        ):
-            if frame:
-                await self.stream.send_all(frame)
-            await self.stream.send_eof()
-            while await self.stream.receive_some(READ_BYTES):
-                pass  # with unread bytes, the kernel would drop what the peer has not read
+        with trio.move_on_after(CLOSE_S_MAX):
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                if frame:
+                    await self.stream.send_all(frame)
+                await self.stream.send_eof()
+                while await self.stream.receive_some(READ_BYTES):  # noqa: ASYNC110 - a pace
+                    # With unread bytes, the kernel would drop what the peer has not read.
+                    await trio.sleep(PART_PAUSE_S)
+            if self._violation:
+                await trio.sleep_forever()
 
     def _close_frame(self) -> bytes:
         """Return the close frame that trio-websocket has not sent; b"" if none is due."""
-        closed = None if self.socket is None else self.socket.closed
-        if closed is None or closed.code not in (PROTOCOL_ERROR, INVALID):
-            return b""
         if self._sent_close or self._is_sending:
             return b""
-        reason = truncated_reason(closed.reason or "")
-        return bytes(FrameProtocol(client=False, extensions=[]).close(closed.code, reason))
+        closed = None if self.socket is None else self.socket.closed
+        if self._violation:
+            code, reason = POLICY, self._violation
+        elif closed is not None and closed.code in (PROTOCOL_ERROR, INVALID):
+            code, reason = closed.code, closed.reason or ""
+        else:
+            return b""
+        frame = FrameProtocol(client=False, extensions=[]).close(code, truncated_reason(reason))
+        return bytes(frame)
 
 
 def limit_frames(socket: trio_websocket.WebSocketConnection, size: int) -> None:

@@ -42,6 +42,7 @@ PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED: Final = 1003
 LOST: Final = 1006
 INVALID: Final = 1007
+POLICY: Final = 1008
 _PEER_ERRORS: Final = (
     wsproto.utilities.ProtocolError,  # not HTTP, not a WebSocket, or a frame after the last one
     h11.ProtocolError,

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import trio
 
@@ -45,6 +46,12 @@ CONNECTIONS: Final = 16  # of the guest, for attacks that need no more
 AHEAD: Final = 256  # messages that the guest has unanswered on each
 GUEST: Final = 4242
 CPUCLOCK_SCHED: Final = 2  # Linux: the kind of CPU-time clock, in the lowest bits of its number
+FRAME_CONNECTIONS: Final = 60
+UPGRADE: Final = (
+    "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    "Authorization: Bearer {token}\r\n\r\n"
+)
 PAUSE_S: Final = 0.01  # between the owner's calls
 
 Attack = Callable[["Guest"], Awaitable[None]]
@@ -214,6 +221,43 @@ async def connections(guest: Guest) -> None:
             nursery.start_soon(connect)
 
 
+async def _frames(guest: Guest, first: bytes, more: bytes) -> None:
+    """Send frames of a WebSocket for ever over as many connections as a guest may have."""
+
+    async def send_all() -> None:
+        where = urlsplit(guest.uri)
+        while True:
+            try:
+                async with await trio.open_tcp_stream(where.hostname or "", where.port or 0) as at:
+                    await at.send_all(UPGRADE.format(token=guest.token).encode() + first)
+                    while True:
+                        await at.send_all(more)
+                        guest.sent += 1
+            except OSError:
+                await trio.sleep(0.01)
+            except trio.BrokenResourceError:
+                pass
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(FRAME_CONNECTIONS):
+            nursery.start_soon(send_all)
+
+
+async def empty_frames(guest: Guest) -> None:
+    """Fragments of no bytes: 6 bytes each on the wire."""
+    await _frames(guest, b"\x02\x80\0\0\0\0", b"\0\x80\0\0\0\0" * 10_000)
+
+
+async def pongs(guest: Guest) -> None:
+    """Answers to pings that nobody has sent."""
+    await _frames(guest, b"", b"\x8a\x80\0\0\0\0" * 10_000)
+
+
+async def trickle(guest: Guest) -> None:
+    """A long frame, byte by byte."""
+    await _frames(guest, b"\x82\xff\0\0\0\0\0\x0f\0\0" + bytes(4), b"\0")
+
+
 ATTACKS: Final[dict[str, Attack]] = {
     each.__name__: each
     for each in (
@@ -230,6 +274,9 @@ ATTACKS: Final[dict[str, Attack]] = {
         memos,
         raises,
         connections,
+        empty_frames,
+        pongs,
+        trickle,
     )
 }
 
@@ -342,7 +389,7 @@ async def _serve(directory: str) -> None:
         async with open_client(info["uri"], guest["token"]) as own:
             jobid = await own.submit(pending_job(JOBS))
         token = (Path(directory) / "token").read_text()
-        said = {"uri": info["uri"], "token": token, "guest": guest["token"], "jobid": jobid}
+        said = {"uri": info["uri"], "token": token, "guest": guest["token"], "jobid": jobid.id}
         print(json.dumps(said | {"pid": os.getpid()}), flush=True)
         await _stdin_ends()
 

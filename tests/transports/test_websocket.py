@@ -311,6 +311,35 @@ async def test_who_breaks_the_websocket_protocol_is_told_so(
     assert str(server.went[0]).startswith(f"the connection was cut ({code}): ")
 
 
+@pytest.mark.parametrize("with_request", [False, True])
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        (b"\x02\x80\0\0\0\0" * 10_000, "fragment: expected at least 4096 bytes in each frame"),
+        (b"\x02\x81\0\0\0\0x" * 9_000, "fragment: expected at least 4096 bytes in each frame"),
+        (b"\x8a\x80\0\0\0\0" * 10_000, "control frames: expected at most 64 pings and pongs"),
+        (b"\x89\x80\0\0\0\0" * 10_000, "control frames: expected at most 64 pings and pongs"),
+    ],
+)
+async def test_who_sends_many_frames_with_hardly_anything_in_them_is_told_so(
+    server: Server, frames: bytes, reason: str, with_request: bool
+) -> None:
+    sent = (UPGRADE + frames, b"") if with_request else (UPGRADE, frames)
+    async with open_tcp(server, *sent) as stream:
+        await read_until(stream, b"\x03\xf0" + reason.encode())  # a close frame: 1008
+
+
+async def test_upgrade_request_in_many_pieces_is_cut_off(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "HANDSHAKE_S_MAX", 1000.0)
+    async with open_tcp(server, b"") as stream:
+        for place in range(2 * door.REQUEST_READS_MAX):
+            await stream.send_all(UPGRADE[place : place + 1])
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        assert await stream.receive_some() == b""
+
+
 async def test_noise_of_any_kind_ends_its_own_connection(server: Server) -> None:
     source = random.Random(1)
     for _ in range(80):
