@@ -360,6 +360,7 @@ async def _bring_up(
             config.broker.port,
             instance.tokens.authenticate,
             instance.serve,
+            tell=functools.partial(instance.write_log, Level.ERR, "broker"),
         )
         try:
             instance.uri = await nursery.start(listen)
@@ -463,13 +464,15 @@ async def _listen_locally(
     """Open the Unix sockets; if one fails, for example for a long path, only log a warning."""
     who_is = functools.partial(local_user, owner=owner, access=config.access)
     mode = open_to_guests(statedir, config)
+    tell = functools.partial(instance.write_log, Level.ERR, "broker")
 
     async def listen(
         serve: Callable[..., Awaitable[None]], name: str, serve_one: OnConnection
     ) -> str:
         path = statedir / name
         try:
-            uri: str = await nursery.start(serve, path, mode, who_is, serve_one)
+            doing = functools.partial(serve, path, mode, who_is, serve_one, tell=tell)
+            uri: str = await nursery.start(doing)
         except OSError as error:
             instance.write_log(Level.WARNING, "broker", f"no Unix socket at {path}: {error}")
             return ""

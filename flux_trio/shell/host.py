@@ -22,6 +22,7 @@ from typing import Final
 import trio
 
 from flux_trio.process.console import STDERR, fill_standard_descriptors
+from flux_trio.process.listening import serve_listeners
 from flux_trio.process.private import FILE_MODE, PrivateDirectory, private_directory, set_mode
 from flux_trio.shell.job import Process, ShellJob
 from flux_trio.shell.jobs import ShellJobs
@@ -69,7 +70,7 @@ class ShellHost:
             self._clear_left(nursery)
             nursery.start_soon(self._jobs.cgroups.run)
             sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
-            nursery.start_soon(trio.serve_listeners, partial(self._serve, nursery), sockets)
+            nursery.start_soon(serve_listeners, partial(self._serve, nursery), sockets)
             nursery.start_soon(self._end_when_idle)
             await self._end.wait()
             nursery.cancel_scope.cancel()

@@ -20,6 +20,8 @@ from wsproto.frame_protocol import FrameProtocol
 from flux_trio.messages import Errno, RemoteProtocolError
 from flux_trio.messages.address import uri_of, uri_of_socket
 from flux_trio.messages.codec import FRAME_BYTES_MAX
+from flux_trio.process.console import STDERR
+from flux_trio.process.listening import serve_listeners
 from flux_trio.transports.base import Credentials, OnConnection
 from flux_trio.transports.frames import Frames
 from flux_trio.transports.gate import GUEST_FRAME_BYTES_MAX, NO_ACCESS, Gate, Refusal, is_guest
@@ -59,13 +61,14 @@ async def serve_websocket(
     authenticate: Callable[[str], Credentials | None],
     on_connection: OnConnection,
     *,
+    tell: Callable[[str], object] = STDERR.write,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Listen on `host` (an address of this machine) until cancelled; port 0 takes any free port.
 
     Reports the URI when it has started. `authenticate` maps a token to its user, or to None; it
-    should compare in constant time. `on_connection` owns the connection while it runs. Raises
-    OSError if the address is in use.
+    should compare in constant time. `on_connection` owns the connection while it runs. `tell` gets
+    a line when no connection can be taken. Raises OSError if the address is in use.
     """
 
     def identify(_stream: trio.SocketStream, headers: Headers) -> Credentials | Refusal:
@@ -77,7 +80,8 @@ async def serve_websocket(
     listeners = await trio.open_tcp_listeners(port, host=host)
     address, taken, *_ = listeners[0].socket.getsockname()
     async with trio.open_nursery() as nursery:
-        await nursery.start(trio.serve_listeners, _Door(identify, on_connection).serve, listeners)
+        door = _Door(identify, on_connection)
+        await nursery.start(serve_listeners, door.serve, listeners, tell)
         task_status.started(uri_of(address, taken))
 
 
@@ -87,6 +91,7 @@ async def serve_unix(
     who_is: Callable[[int], Credentials | None],
     on_connection: OnConnection,
     *,
+    tell: Callable[[str], object] = STDERR.write,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Listen at the Unix socket `path` until cancelled; no other server may use the path.
@@ -103,7 +108,7 @@ async def serve_unix(
     with bound(path, mode) as listener:
         async with trio.open_nursery() as nursery:
             door = _Door(identify, on_connection)
-            await nursery.start(trio.serve_listeners, door.serve, [listener])
+            await nursery.start(serve_listeners, door.serve, [listener], tell)
             task_status.started(uri_of_socket(str(path)))
 
 

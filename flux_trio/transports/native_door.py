@@ -14,6 +14,8 @@ import trio
 
 from flux_trio.messages import Errno
 from flux_trio.messages.codec import FRAME_BYTES_MAX
+from flux_trio.process.console import STDERR
+from flux_trio.process.listening import serve_listeners
 from flux_trio.transports.base import Credentials, OnConnection
 from flux_trio.transports.gate import GUEST_FRAME_BYTES_MAX, NO_ACCESS, Gate, Refusal, is_guest
 from flux_trio.transports.listening import bound, peer_userid
@@ -26,18 +28,20 @@ async def serve_native(
     who_is: Callable[[int], Credentials | None],
     on_connection: OnConnection,
     *,
+    tell: Callable[[str], object] = STDERR.write,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Listen at the Unix socket `path` until cancelled, for clients that speak Flux's own wire.
 
     Reports the URI, as `FLUX_URI` has it, when it has started. `mode` says which users can connect;
     `who_is` maps a userid to its credentials, or to None. `on_connection` owns the connection while
-    it runs. Raises OSError if the socket cannot be created.
+    it runs. `tell` gets a line when no connection can be taken. Raises OSError if the
+    socket cannot be created.
     """
     with bound(path, mode) as listener:
         async with trio.open_nursery() as nursery:
             door = _NativeDoor(who_is, on_connection)
-            await nursery.start(trio.serve_listeners, door.serve, [listener])
+            await nursery.start(serve_listeners, door.serve, [listener], tell)
             task_status.started(native_uri(path))
 
 

@@ -89,11 +89,15 @@ class LoopbackServer:
         self, port: int, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """Listen until cancelled; port 0 takes any free port. Raises OSError."""
-        listener = await anyio.create_tcp_listener(local_host=HOST, local_port=port)
+        listeners = await anyio.create_tcp_listener(local_host=HOST, local_port=port)
+        (listener,) = listeners.listeners  # HOST is one address
+        assert isinstance(listener, anyio.abc.SocketListener)
         async with listener:
             self.port = listener.extra(anyio.abc.SocketAttribute.local_port)
             task_status.started()
-            await listener.serve(self.serve_one)
+            async with anyio.create_task_group() as tasks:
+                while True:
+                    tasks.start_soon(self.serve_one, await _accepted(listener))
 
     async def serve_one(self, stream: anyio.abc.ByteStream) -> None:
         """Handle one connection with one request; errors of the peer end only this connection."""
@@ -134,6 +138,20 @@ class LoopbackServer:
             raise Refused(421, f"expected the host {HOST}:{self.port}")
         target = request.target.decode("latin-1")
         return Asked(request.method.decode("latin-1"), target, headers, host)
+
+
+async def _accepted(listener: anyio.abc.SocketListener) -> anyio.abc.ByteStream:
+    """Return the next connection; browsers wait while this process has no descriptor for it."""
+    from flux_trio.process.listening import RETRY_S, SHORT  # loads Trio
+
+    while True:
+        try:
+            return await listener.accept()
+        except (OSError, anyio.BrokenResourceError) as error:  # the latter is Trio's
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError) or cause.errno not in SHORT:
+                raise
+        await anyio.sleep(RETRY_S)
 
 
 class _Exchange:
