@@ -154,7 +154,7 @@ class LiveJudge:
             debts=due,
             t_end=self.t,
             unexplained=tuple(self.unexplained()),
-        )
+        ).apart()
 
     def shown(self) -> Mapping[int, Record]:
         """Return the records for a report on `judgement`."""

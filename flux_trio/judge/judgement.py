@@ -7,11 +7,13 @@ broken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flux_trio.judge.clauses.registry import Clause
+import msgspec
+
+from flux_trio.judge.clauses.registry import ADVICE, Clause
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.monitor import Monitor, Note, Verdict
 from flux_trio.judge.engine.rule import INSTANCE, Rule
@@ -42,7 +44,8 @@ class Judgement:
 
     `verdicts` has every clause that has a rule, in the registry's order; `left_out` has the reason
     for each clause that could not be exercised. `nrecords` is the number of records of the trace.
-    `known` has the departures that were known, whose violations are not in `violations`. `debts` is
+    `known` has the departures that were known, whose violations are not in `violations`. `advice`
+    has what breaks a recommendation alone, once it is put `apart`. `debts` is
     what was due at the end of the trace and not done, of which only a trace at rest makes
     violations; `t_end` is the time of the last record. `unexplained` has what happened and breaks
     no clause: a suspension, a lost service, an error response.
@@ -54,6 +57,7 @@ class Judgement:
     violations: tuple[Violation, ...]
     left_out: Mapping[str, str]
     known: tuple[Expected, ...] = ()
+    advice: tuple[Violation, ...] = ()
     debts: tuple[Violation, ...] = ()
     t_end: float = 0.0
     unexplained: tuple[Violation, ...] = ()
@@ -75,9 +79,19 @@ class Judgement:
         }
         return replace(self, verdicts=verdicts, violations=tuple(violations))
 
+    def apart(self) -> Judgement:
+        """Return the judgement with the advice apart from what is broken (readings: Advice)."""
+        advice = [each for each in self.violations if each.clause in ADVICE]
+        if not advice:
+            return self
+        broken = linked_anew(
+            [each for each in self.violations if each.clause not in ADVICE], advice
+        )
+        return replace(self.narrowed(list(broken), Verdict.ADVICE), advice=tuple(advice))
+
     def wanted(self) -> set[int]:
         """Return the numbers of all records that explain the violations and the debts."""
-        shown = (*self.violations, *self.debts, *self.unexplained)
+        shown = (*self.violations, *self.advice, *self.debts, *self.unexplained)
         return {n for each in shown for n in (*each.because, each.record.n)}
 
     def broken_things(self) -> list[tuple[Violation, list[Violation]]]:
@@ -89,6 +103,19 @@ class Judgement:
             else:
                 things[id(each.cause)][1].append(each)
         return list(things.values())
+
+
+def linked_anew(left: Iterable[Violation], gone: Iterable[Violation]) -> Iterator[Violation]:
+    """Yield what is left; of those that follow from one that is gone, the first is the cause."""
+    causes: dict[int, Violation | None] = {id(each): None for each in gone}
+    for each in left:
+        if id(each.cause) not in causes:
+            yield each
+            continue
+        linked = msgspec.structs.replace(each, cause=causes[id(each.cause)])
+        if linked.cause is None:
+            causes[id(each.cause)] = linked
+        yield linked
 
 
 def judge_trace(

@@ -29,6 +29,7 @@ from flux_trio.views.verdicts import (
     story,
     sums_of,
     things_by_clause,
+    times,
     verdicts_in,
     why_not,
 )
@@ -36,6 +37,7 @@ from flux_trio.views.verdicts import (
 MARKS: Final = {
     Verdict.KEPT: "kept",
     Verdict.BROKEN: "broken",
+    Verdict.ADVICE: "advice",
     Verdict.KNOWN: "known",
     Verdict.NOT_EXERCISED: "idle",
 }
@@ -105,6 +107,7 @@ def verdict_page(
         _sums(judgement),
         element("h2", verdict),
         *_stories(judgement, clauses, records),
+        *_advice(judgement),
         *_unexplained(judgement),
         *_known(judgement),
         element(
@@ -116,6 +119,18 @@ def verdict_page(
         element("script", SCRIPT),
     ]
     return page(title, STYLE, body)
+
+
+def _advice(judgement: Judgement) -> Iterator[str]:
+    if judgement.advice:
+        yield element("h2", "Advice")
+        yield element("p", "This is recommended, and was not done.", class_="aside")
+        counts = Counter(each.clause for each in judgement.advice)
+        rows = [
+            (id_, times(counts[id_]), escape(spelled(each.text)))
+            for id_, each in first_of_each(judgement.advice).items()
+        ]
+        yield element("table", *table_rows(rows))
 
 
 def _unexplained(judgement: Judgement) -> Iterator[str]:

@@ -94,6 +94,7 @@ def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
         if more > 0:
             lines += [f"{clause}: broken {more} times more", ""]
     for section in (
+        _advice_lines(judgement),
         _unexplained_lines(judgement),
         _debt_lines(judgement, records),
         _known_lines(judgement),
@@ -122,6 +123,16 @@ def _following_lines(following: list[Violation]) -> Iterator[str]:
 def kind_of(unexplained: Violation) -> str:
     """Return what happened, in words: `lost service`."""
     return unexplained.clause.removeprefix(UNEXPLAINED).replace("-", " ")
+
+
+def _advice_lines(judgement: Judgement) -> Iterator[str]:
+    """Yield a line for each clause that recommends, how often it was not followed and how first."""
+    if judgement.advice:
+        yield "advice: recommended, and not done"
+    counts = Counter(each.clause for each in judgement.advice)
+    for clause, each in first_of_each(judgement.advice).items():
+        by = f"{each.party}: " if each.party else ""
+        yield f"  {clause:16} {times(counts[clause]):14} {by}{spelled(each.text)}"
 
 
 def _unexplained_lines(judgement: Judgement) -> Iterator[str]:
@@ -162,8 +173,11 @@ def _known_lines(judgement: Judgement) -> Iterator[str]:
 
 def occurred(departure: Expected) -> str:
     """Return how often a known departure occurred, in words."""
-    times = len(departure.violations)
-    return f"{times} time{'s' * (times > 1)}" if times else "did not occur"
+    return times(len(departure.violations)) if departure.violations else "did not occur"
+
+
+def times(count: int) -> str:
+    return f"{count} time{'s' * (count > 1)}"
 
 
 def _block(violation: Violation, records: Mapping[int, Record]) -> Iterator[str]:
@@ -191,8 +205,9 @@ def count_lines(judgement: Judgement) -> Iterator[str]:
 
 
 def verdicts_in(judgement: Judgement) -> list[Verdict]:
-    """Return the verdicts that a report counts: KNOWN only if departures are known."""
-    return [each for each in Verdict if each != Verdict.KNOWN or judgement.known]
+    """Return the verdicts that a report counts: KNOWN and ADVICE only if there are any."""
+    optional = {Verdict.KNOWN: judgement.known, Verdict.ADVICE: judgement.advice}
+    return [each for each in Verdict if optional.get(each, True)]
 
 
 def why_not(judgement: Judgement, clauses: Mapping[str, Clause], id_: str) -> str | None:
@@ -228,6 +243,7 @@ def verdict_json(
             for id_, verdict in judgement.verdicts.items()
         ],
         "violations": [_violation_json(each, records) for each in judgement.violations],
+        "advice": [_violation_json(each, records) for each in judgement.advice],
         "unexplained": [_violation_json(each, records) for each in judgement.unexplained],
         "debts": [
             {**_violation_json(each, records), "age": age_of(each, judgement, records)}
@@ -287,6 +303,8 @@ def _skipped(judgement: Judgement, clauses: Mapping[str, Clause]) -> dict[str, s
         id_: f"follows from {_cause_of(each).clause}: {spelled(each.text)}"
         for id_, each in only_following(judgement).items()
     }
+    for id_, each in first_of_each(judgement.advice).items():
+        skipped[id_] = f"advice: {spelled(each.text)}"
     for id_ in judgement.verdicts:
         if (why := why_not(judgement, clauses, id_)) is not None:
             skipped[id_] = why

@@ -17,7 +17,7 @@ import click
 from flux_trio.cli.attach.serving import TO
 from flux_trio.cli.terminal.errors import CommandError, Unusable, complain, remark, write_text
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import color_option
+from flux_trio.cli.terminal.params import STRICT_OPTION, color_option
 from flux_trio.process.groups import unwrapping
 from flux_trio.process.private import making_private
 
@@ -42,6 +42,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
               "as JUnit XML.")  # fmt: skip
 @click.option("--json", "json_", type=_FILE, metavar="FILE", help="Write the verdicts to FILE at "
               "the end, as JSON.")  # fmt: skip
+@STRICT_OPTION
 @color_option()
 @click.pass_context
 def monitor(
@@ -52,6 +53,7 @@ def monitor(
     trace: Path | None,
     junit: Path | None,
     json_: Path | None,
+    strict: bool,
     color: bool,
 ) -> None:
     """Judge a live flux-core by the clauses of the RFCs while it runs; only its owner can.
@@ -61,7 +63,8 @@ def monitor(
     the instance ends, the verdicts are printed. The monitor may join at any time; it only reads.
 
     Exit codes: 0 if nothing is broken except by known departures, 1 if something is, 2 if the
-    instance cannot be joined or for wrong usage. What is unexplained or due breaks no
+    instance cannot be joined or for wrong usage. What is only recommended is listed as advice, and
+    leaves the exit code alone without --strict. What is unexplained or due breaks no
     clause and may be what was meant: it leaves the exit code alone.
     """
     from flux_trio.views import verdict_json, verdict_junit, verdict_text
@@ -79,7 +82,7 @@ def monitor(
         found = verdict_json(judgement, watched.judge.clauses, records)
         write_text(json_, json_text({"instance": watched.uri, **found}) + "\n")
     click.echo(verdict_text(judgement, records), nl=False)
-    ctx.exit(0 if judgement.is_kept else BROKEN)
+    ctx.exit(BROKEN if judgement.violations or (strict and judgement.advice) else 0)
 
 
 def _kept_in(trace: Path | None, files: ExitStack) -> Callable[[Told], object]:

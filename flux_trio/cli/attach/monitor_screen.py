@@ -79,6 +79,7 @@ def _audit_line(watched: Monitor) -> str:
 def _found(watched: Monitor, judgement: Judgement) -> Iterator[Text]:
     causes = [each for each in judgement.violations if each.cause is None]
     yield from _section("broken", "bold red", causes, watched.judge.counts)
+    yield from _section("advice", "yellow", judgement.advice, watched.judge.counts)
     yield from _section("unexplained", "bold magenta", judgement.unexplained, watched.judge.counts)
     due = watched.judge.due()
     if due:

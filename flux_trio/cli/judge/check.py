@@ -10,7 +10,7 @@ import click
 from flux_trio.cli.judge.traces import opened_twice, refuse_to_overwrite
 from flux_trio.cli.terminal.errors import Unusable, remark, write_text
 from flux_trio.cli.terminal.examples import Command
-from flux_trio.cli.terminal.params import EDITION_OPTION
+from flux_trio.cli.terminal.params import EDITION_OPTION, STRICT_OPTION
 
 if TYPE_CHECKING:
     from flux_trio.judge import Clause, Judgement
@@ -37,6 +37,7 @@ BROKEN = 1
     "is a TOML file, or the name of one that comes with flux-trio: flux-core-0.88 or "
     "fluxion-0.54. May be given several times.",
 )
+@STRICT_OPTION
 @click.option(
     "--format",
     "form",
@@ -60,6 +61,7 @@ def check(
     edition: str,
     at_rest: bool,
     known: tuple[str, ...],
+    strict: bool,
     form: str,
     output: Path | None,
 ) -> None:
@@ -75,7 +77,8 @@ def check(
     remark on standard error says so.
 
     Exit codes: 0 if no clause is broken except by known departures, 1 if at least one is, 2 if the
-    trace cannot be read or for wrong usage. What is unexplained, such as a lost service, breaks
+    trace cannot be read or for wrong usage. What is only recommended is listed as advice, and
+    leaves the exit code alone without --strict. What is unexplained, such as a lost service, breaks
     no clause and may be what was meant: it leaves the exit code alone.
     """
     from flux_trio.judge import judge_trace, load_clauses, pick_records
@@ -88,7 +91,7 @@ def check(
     cuts: list[int] = []
     with opened_twice(trace, cuts.append) as (source, read_again):
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
-        judgement = sort_known(judgement, departures)
+        judgement = sort_known(judgement, departures).apart()
         records = pick_records(read_again(), judgement.wanted())
     for line in cuts:
         what = f"line {line} is cut off" if line else "it has no end"
@@ -98,7 +101,7 @@ def check(
         click.echo(text, nl=False)
     else:
         write_text(output, text, Unusable)
-    ctx.exit(0 if judgement.is_kept else BROKEN)
+    ctx.exit(BROKEN if judgement.violations or (strict and judgement.advice) else 0)
 
 
 def _departures(name: str) -> list[Departure]:

@@ -129,6 +129,11 @@ EDITION_OPTION: Final = click.option(
 )
 
 
+STRICT_OPTION: Final = click.option(
+    "--strict", is_flag=True, help="End with 1 for what is only recommended, too."
+)
+
+
 def count_option(does: str) -> Callable[[F], F]:
     """Return the option --count of a command that `does` something with jobs."""
     return click.option(

@@ -71,6 +71,18 @@ Actor: TypeAlias = Literal[
     "shell",
     "submit-tool",
 ]
+ADVICE: Final = frozenset(
+    {
+        *("6.response.4", "6.disconnect.1", "6.disconnect.3", "6.cancel.3"),
+        *("20.scheduling.5", "20.scheduling.7", "21.criteria.1", "21.criteria.9"),
+        *("26.format.5", "26.schemes.3", "27.expiration.12", "27.free.5"),
+        *("33.tools.1", "33.tools.2", "33.tools.5"),
+    }
+)
+"""The clauses that only recommend (readings: Advice)."""
+STAY_BREACHES: Final = frozenset({"6.cancel.1", "27.exceptions.4"})
+"""Those that do so and bind all the same, beside each "should" of RFC 28."""
+
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 T = TypeVar("T")

@@ -33,6 +33,8 @@ _OF_TIME: Final = frozenset({CLOCK, FAULT})
 class Verdict(StrEnum):
     KEPT = "kept"
     BROKEN = "broken"
+    ADVICE = "advice"
+    """Broken, and only recommended (readings: Advice)."""
     KNOWN = "known"
     """Broken, and only in ways that are known of the implementation (`--known`)."""
     NOT_EXERCISED = "not exercised"

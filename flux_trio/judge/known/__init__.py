@@ -17,7 +17,7 @@ suffix: `flux-core-0.88`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib import resources
 from typing import Annotated, Final, TypeAlias
@@ -27,7 +27,7 @@ import msgspec
 from flux_trio.formats import FormatError
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.monitor import Verdict
-from flux_trio.judge.judgement import Expected, Judgement
+from flux_trio.judge.judgement import Expected, Judgement, linked_anew
 
 SUFFIX: Final = ".toml"
 
@@ -106,18 +106,5 @@ def sort_known(judgement: Judgement, known: Iterable[Departure]) -> Judgement:
         Expected(each.clause, each.why, tuple(those))
         for each, those in zip(known, found, strict=True)
     )
-    unknown = list(_linked_anew(unknown, [each for those in found for each in those]))
+    unknown = list(linked_anew(unknown, [each for those in found for each in those]))
     return replace(judgement.narrowed(unknown, Verdict.KNOWN), known=expected)
-
-
-def _linked_anew(unknown: Iterable[Violation], known: Iterable[Violation]) -> Iterator[Violation]:
-    """Yield the violations; of those that follow from a known one, the first is the cause."""
-    causes: dict[int, Violation | None] = {id(each): None for each in known}
-    for each in unknown:
-        if id(each.cause) not in causes:
-            yield each
-            continue
-        linked = msgspec.structs.replace(each, cause=causes[id(each.cause)])
-        if linked.cause is None:
-            causes[id(each.cause)] = linked
-        yield linked
