@@ -36,6 +36,7 @@ class Refused(msgspec.Struct, frozen=True):
 Meaning = Used | Ignored | Refused
 
 USED: Final = Used()
+HARDWARE_PLUGINS: Final = ("cray-slingshot.so", "dws-jobtap.so")  # jobtap plugins of flux-coral2
 _OWNER: Final = "all jobs run as the owner of the instance, without the IMP"
 _OTHER_FILE: Final = "it belongs into the configuration of flux-security or of the IMP"
 _NETWORK: Final = "the instance is one process, without an overlay network"
@@ -47,6 +48,7 @@ _STORE: Final = "the store is one SQLite file, durable at every commit"
 _HERE: Final = "the processes of all targets run on this machine"
 _SCRIPTS: Final = "there are no scripts of the IMP, which the key is for"
 _SCHEDULERS: Final = "the scheduler is this project's own: see [sched]"
+HARDWARE: Final = "only flux-coral2 can serve this hardware"
 _MODULES: Final = "it configures modules of flux-core that are not here"
 
 DOCUMENTED: Final[dict[str, Meaning]] = {
@@ -62,6 +64,7 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
     ),
     "content": Ignored(_STORE),
     "content-sqlite": Ignored(_STORE),
+    "cray-slingshot": Ignored(HARDWARE),
     "cron": Ignored(_MODULES),
     "exec.allowed-shells": Ignored(_OTHER_FILE),
     "exec.allowed-users": Ignored(_OTHER_FILE),
@@ -131,6 +134,7 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
     "queues.*.parent": USED,
     "queues.*.policy": USED,
     "queues.*.requires": USED,
+    "rabbit": Ignored(HARDWARE),
     "resource.config": USED,
     "resource.exclude": USED,
     "resource.history": Ignored("resource.eventlog is kept whole"),
@@ -165,4 +169,5 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
         ),
     ),
 }
-"""By path: `*` is any name of a queue. Tables of flux-sched and flux-accounting are there, too."""
+"""By path: `*` is any name of a queue. So are the tables of the framework's other projects: flux-accounting, flux-coral2,
+flux-pam, flux-sched and flux-security."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Final
 
-from flux_trio.config.documented import DOCUMENTED, Ignored, Refused
+from flux_trio.config.documented import DOCUMENTED, HARDWARE, HARDWARE_PLUGINS, Ignored, Refused
 from flux_trio.formats import FormatError, Words, printable
 
 _NO_COMMAND: Final = (
@@ -31,6 +31,8 @@ def without_foreign(raw: object) -> tuple[object, Reasons]:
         return raw, {}
     ignored: Reasons = {}
     kept = _kept(raw, (), ignored)
+    for name in _leave_out_plugins(kept):
+        ignored.setdefault(HARDWARE, []).append(name)
     for name in _without_command(kept):
         ignored.setdefault(_NO_COMMAND, []).append(name)
     return kept, ignored
@@ -65,6 +67,18 @@ def _check_keys(value: object, keys: tuple[str, ...] | None, where: str) -> None
         for key in value:
             if key not in keys:
                 raise unknown_key(key, list(keys), where)
+
+
+def _leave_out_plugins(kept: dict[str, Any]) -> list[str]:
+    """Remove the plugins that serve hardware, and return their names."""
+    manager = kept.get("job-manager")
+    plugins = manager.get("plugins") if isinstance(manager, dict) else None
+    if not isinstance(manager, dict) or not isinstance(plugins, list):
+        return []
+    names = [each.get("load") if isinstance(each, dict) else None for each in plugins]
+    both = zip(plugins, names, strict=True)
+    manager["plugins"] = [each for each, name in both if name not in HARDWARE_PLUGINS]
+    return [str(name) for name in names if name in HARDWARE_PLUGINS]
 
 
 def _without_command(raw: dict[str, Any]) -> list[str]:

@@ -160,6 +160,30 @@ def test_a_key_that_would_mean_something_else_is_refused_with_the_reason(path: s
     assert str(caught.value) == f'site.toml.{path}: expected {meaning.why}, got "x"'
 
 
+def test_the_plugins_of_hardware_are_left_out_with_its_tables() -> None:
+    """As flux-config-rabbit(5) and flux-config-slingshot(5) of flux-coral2 show them."""
+    warnings: list[str] = []
+    text = """
+    [job-manager]
+    plugins = [
+      { load = "dws-jobtap.so", conf = { epilog-timeout = 5400.0 } },
+      { load = "perilog.so" },
+      { load = "cray-slingshot.so" },
+    ]
+    [rabbit.policy.maximums]
+    xfs = 1024
+    [cray-slingshot]
+    cxi-enable = true
+    """
+    config = parse_config(text, "site.toml", warnings.append)
+    assert [each.load for each in config.job_manager.plugins] == ["perilog.so"]
+    assert warnings == [
+        "site.toml: these have no meaning here and are ignored: "
+        "[rabbit], [cray-slingshot], dws-jobtap.so, cray-slingshot.so "
+        "(only flux-coral2 can serve this hardware)"
+    ]
+
+
 def test_without_such_tables_there_is_no_warning() -> None:
     assert warnings_of("[sched]\npolicy = 'easy'") == []
 

@@ -25,6 +25,7 @@ SHOWN = {
     "alloc-answered-with-enosys.sh": [r"sched\.alloc \[0\] ENOSYS"],
     "start-answered-with-enosys.sh": [r"job-exec\.start \[0\] ENOSYS"],
     "finish-twice.sh": [r"[1-9]\d* jobs with a second finish"],
+    "status-of-a-canceled-job.sh": [r'"status":256'],
     "eventlog-is-rewritten.sh": [r"flags 0 32"],
     "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
 }
