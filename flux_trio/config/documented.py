@@ -169,5 +169,5 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
         ),
     ),
 }
-"""By path: `*` is any name of a queue. So are the tables of the framework's other projects: flux-accounting, flux-coral2,
-flux-pam, flux-sched and flux-security."""
+"""By path: `*` is any name of a queue. The tables of the framework's other projects are there, too:
+flux-accounting, flux-coral2, flux-pam, flux-sched and flux-security."""

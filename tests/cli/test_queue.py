@@ -146,6 +146,18 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance
 
 
 @pytest.mark.real
+def test_no_time_limit_is_told_where_the_queue_has_a_default(queues: RunningInstance) -> None:
+    """readings: No time limit. A line for each queue, however many jobs go there."""
+    words = ["-t", "0", "-q", "{}", QUICK, "true", ":::", "debug", "batch", "debug"]
+    told = queues.call("bulksubmit", *words).stderr.splitlines()
+    text = "--time-limit: 0 is no limit of its own: the default of queue {} applies, 10m"
+    assert [line for line in told if "--time-limit" in line] == [
+        f"flux-trio bulksubmit: {text.format(queue)}" for queue in ("debug", "batch")
+    ]
+    assert "--time-limit" not in queues.call("submit", "-t", "1m", QUICK, "true").stderr
+
+
+@pytest.mark.real
 def test_one_queue_is_stopped_and_disabled_alone(queues: RunningInstance) -> None:
     """33.admin.1, 33.admin.4, 33.criteria.4: as flux-queue says it."""
     assert queues.ok("queue", "stop", "-m", "debug off", "debug") == (

@@ -32,9 +32,13 @@ def test_shell_options_without_an_effect_are_named() -> None:
 
 def test_options_that_the_execution_service_reads_have_an_effect() -> None:
     """And no other one is said to have."""
-    rooms = Path(flux_trio.__file__).parent / "cores"
+    package = Path(flux_trio.__file__).parent
     found = re.compile(r"system\.shell\.options\.([a-z-]+)")
-    sources = [path.read_text() for path in (rooms / "exec").glob("*.py")]
+    sources = [
+        path.read_text()
+        for room in ("cores/exec", "formats")
+        for path in (package / room).glob("*.py")
+    ]
     used = {name for text in sources for name in found.findall(text)}
     assert used | {"output"} == SHELL_OPTIONS
 
@@ -85,7 +89,7 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
     ("options", "attributes"),
     [
         ({"time_limit": "90s"}, {"duration": 90.0}),
-        ({"time_limit": "inf"}, {"duration": 0}),
+        ({"time_limit": "0"}, {"duration": 0}),
         ({"cwd": "/x"}, {"cwd": "/x"}),
         ({"env": ("-*", "A=b")}, {"environment": {"A": "b"}}),
         ({"queue": "batch"}, {"queue": "batch"}),
@@ -241,7 +245,7 @@ def submit(*args: str, stdin: str | None = None) -> click.testing.Result:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("5", 300), ("0.5", 30), ("30s", 30), ("1.5h", 5400), ("100ms", 0.1), ("inf", 0)],
+    [("5", 300), ("0.5", 30), ("30s", 30), ("1.5h", 5400), ("100ms", 0.1), ("0", 0)],
 )
 def test_a_time_limit_is_in_minutes_unless_it_has_a_unit(text: str, seconds: float) -> None:
     printed = json.loads(submit("--dry-run", "-t", text, "true").stdout)
@@ -290,8 +294,10 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
         (["--rlimit=nosuch", "true"], "--rlimit: No corresponding rlimit matching"),
         (["--cc=1", "{nosuch}"], "Invalid replacement string in command: '{nosuch}'"),
         (["-N", "3", "-n", "2", "true"], "node count must not be greater than task count"),
-        (["-t", "5x", "true"], '--time-limit: expected a duration such as "30"'),
-        (["-t", "-5", "true"], "--time-limit: expected a duration from 0 to infinity"),
+        (["-t", "5x", "true"], '--time-limit: expected a finite duration such as "30s"'),
+        (["-t", "-5", "true"], "--time-limit: expected a finite duration"),
+        (["-t", "inf", "true"], "--time-limit: expected a finite duration"),
+        (["-t", "nan", "true"], "--time-limit: expected a finite duration"),
         (["--urgency", "32", "true"], "--urgency: expected 0 to 31, default, hold, expedite"),
         (["--urgency", "high", "true"], "got 'high'"),
         (["--requires", "a|", "true"], "--requires: expected a term"),

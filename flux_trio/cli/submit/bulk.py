@@ -19,7 +19,7 @@ import click
 from flux_trio.cli.follow.output import Outputs, into, standard_outputs
 from flux_trio.cli.follow.watching import AT_ONCE, Watcher, progress_bar
 from flux_trio.cli.submit.replacing import replaced
-from flux_trio.cli.submit.submit_options import make_jobspec, tell_ignored
+from flux_trio.cli.submit.submit_options import make_jobspec, tell_defaults, tell_ignored
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.shown_values import shown_id
 from flux_trio.formats import Idset, apply_update
@@ -122,6 +122,7 @@ def submit_all(jobs: Sequence[Copy], bulk: BulkOptions) -> int:
     tell_ignored(jobs[0].submission)
 
     async def run(client: Client) -> int:
+        await tell_defaults(client, (job.submission for job in jobs))
         what = "" if bulk.watches else f"Submitting {len(jobs)} jobs:"
         bar = progress_bar(bulk.progress, len(jobs), what=what, jps=bulk.jps)
         with ExitStack() as files, bar as progress:

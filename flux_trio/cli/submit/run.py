@@ -13,6 +13,7 @@ from flux_trio.cli.submit.submit_options import (
     print_jobspec,
     read_submission,
     run_options,
+    tell_defaults,
     tell_ignored,
     with_input,
 )
@@ -57,6 +58,7 @@ def run(
     stdin = None if jobspec_file == "-" else input_to_forward()
 
     async def send_and_follow(client: Client) -> int:
+        await tell_defaults(client, [submission])
         sent = jobspec if stdin is None else with_input(jobspec)
         job = await client.submit(
             sent, urgency=submission.urgency_number(), flags=submission.flag_mask()

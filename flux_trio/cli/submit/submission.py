@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -114,16 +113,21 @@ class Submission(JobShape):
             "env-expand": templates or None,
             "rlimit": _named("--rlimit", job_limits, self.rlimit, limits) or None,
         }
-        limit = self.time_limit and _named("--time-limit", read_time_limit, self.time_limit)
         return Jobspec.from_command(
             self.command,
             **self.counts(),
-            duration=None if not limit or math.isinf(limit) else limit,
+            duration=self.duration(),
             cwd=self.cwd or cwd,
             environment=environment,
             queue=self.queue,
             attributes=self._attributes(now, given),
         )
+
+    def duration(self) -> float | None:
+        """Return the time limit in seconds, 0 for none; None if it is not given. ValueError."""
+        if self.time_limit is None:
+            return None
+        return float(_named("--time-limit", read_time_limit, self.time_limit))
 
     def _check_words(self, cwd: str) -> None:
         """Raise a FormatError that names a word that is not UTF-8: a jobspec cannot have it."""

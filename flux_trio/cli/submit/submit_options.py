@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,6 +16,7 @@ from flux_trio.cli.terminal.params import LABEL_IO, UNBUFFERED
 
 if TYPE_CHECKING:
     from flux_trio.cli.submit.submission import Submission
+    from flux_trio.client import Client
     from flux_trio.formats import Jobspec
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,7 +76,8 @@ _JOB: Final[Options[Any]] = (
         "-t",
         "--time-limit",
         metavar="MIN|FSD",
-        help="Time limit, in minutes or with a unit: 30s, 1.5h, 2d.",
+        help="Time limit, in minutes or with a unit: 30s, 1.5h, 2d. 0 is none, or the default of "
+        "the queue.",
     ),
     click.option(
         "--urgency",
@@ -220,6 +223,24 @@ def tell_ignored(submission: Submission) -> None:
     """Write a line that names the shell options which have no effect here, if there are any."""
     if names := submission.ignored_options():
         remark(f"ignored, since they have no effect here: shell options {', '.join(names)}")
+
+
+async def tell_defaults(client: Client, submissions: Iterable[Submission]) -> None:
+    """Write a line for each queue whose default time limit replaces a `--time-limit` of 0."""
+    unlimited = [each for each in submissions if each.duration() == 0]
+    if not unlimited:
+        return
+    from flux_trio.cli.terminal.columns import short_duration
+    from flux_trio.config import read_config
+    from flux_trio.messages import topics
+
+    config = read_config((await client.call(topics.CONFIG_GET, {"defaults": True}))["config"])
+    for queue in dict.fromkeys(each.queue or config.default_queue for each in unlimited):
+        with suppress(KeyError):  # there is no such queue: the instance refuses the job
+            if default := config.policy_for(queue).duration:
+                where = "" if queue is None else f" of queue {queue}"
+                text = f"--time-limit: 0 is no limit of its own: the default{where} applies, "
+                remark(text + short_duration(default))
 
 
 def read_jobspec_file(submission: Submission, path: str) -> Jobspec:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import LESS_DEEP, parse_duration
+from flux_trio.formats import LESS_DEEP, FormatError, parse_duration
 from flux_trio.messages import USERID_UNKNOWN
 from flux_trio.protocols import (
     ACTIVE,
@@ -39,9 +39,21 @@ STATES: Final = {
 }
 
 
+_LIMIT: Final = 'a finite duration such as "30s" or "1.5h"; 0 for no limit'
+
+
 def read_time_limit(text: str) -> float:
-    """Return seconds; a number without a unit is minutes, as in `flux submit`."""
-    seconds = parse_duration(text)
+    """Return seconds; a number without a unit is minutes, as in `flux submit`.
+
+    An infinite limit is refused: in a jobspec it would be a duration that is not set, for which
+    the default of the queue applies (readings: No time limit).
+    """
+    try:
+        seconds = parse_duration(text)
+    except FormatError:
+        seconds = math.inf
+    if math.isinf(seconds):
+        raise FormatError(_LIMIT, text)
     return seconds * 60 if text[-1:].isdigit() or text.endswith(".") else seconds
 
 
