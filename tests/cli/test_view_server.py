@@ -186,6 +186,27 @@ async def test_who_sends_no_request_is_cut_off(served: Served, autojump_clock: A
     assert 10 <= trio.current_time() < 11
 
 
+async def test_request_in_many_pieces_is_cut_off(served: Served, autojump_clock: Any) -> None:
+    async with await served.connect() as stream:
+        with suppress(trio.BrokenResourceError):
+            for byte in b"GET / HTTP/1.1\r\nHost: x":
+                await stream.send_all(bytes([byte]))
+                await trio.testing.wait_all_tasks_blocked(0.001)
+            assert await stream.receive_some() == b""
+    assert trio.current_time() < REQUEST_S_MAX
+
+
+async def test_reader_that_sends_more_than_its_request_is_cut_off(served: Served) -> None:
+    session = await served.session()
+    async with await served.connect() as stream:
+        await stream.send_all(served.request("POST", "/records", session))
+        await Lines(stream).until("200")
+        await stream.send_all(b"x")
+        with suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+
+
 async def test_connections_that_send_nothing_keep_nobody_out(
     served: Served, autojump_clock: Any
 ) -> None:

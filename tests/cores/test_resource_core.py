@@ -241,10 +241,7 @@ def test_status_tells_resources_and_what_is_wrong_with_them_to_everybody() -> No
     script(drain("0", "a"), now=10.0)
     script(down("1"), now=10.0)
     script(drain("2", "b"), now=11.0)
-    drained = {
-        "0": {"timestamp": 10.0, "reason": "a"},
-        "2": {"timestamp": 11.0, "reason": "b"},
-    }
+    drained = {"0": {"timestamp": 10.0, "reason": "a"}, "2": {"timestamp": 11.0, "reason": "b"}}
     assert status(script, asked_by_guest("resource.status")) == {
         "R": INVENTORY.to_json(),
         "drained": drained,

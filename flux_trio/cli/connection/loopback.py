@@ -7,12 +7,14 @@ All users of the machine, and all pages that a browser shows, can send requests 
   own: one more ends the oldest connection, so that nobody can keep others out by connections that
   send nothing, or that do not read.
 
-Each connection has one request. A body is not read.
+Each connection has one request, which may come in REQUEST_READS_MAX pieces. A body is not read: who
+sends more ends the connection, since each byte may be a turn of the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 import anyio
@@ -23,6 +25,7 @@ import msgspec
 HOST: Final = "127.0.0.1"
 STRANGERS_MAX: Final = 32  # connections whose request is not answered; one more ends the oldest
 REQUEST_S_MAX: Final = 10.0  # to send a request, or to read an answer that is no stream
+REQUEST_READS_MAX: Final = 16  # of a request: a client sends it at once
 HEADER_BYTES_MAX: Final = 16 * 2**10
 
 _PEER_ERRORS: Final = (
@@ -163,13 +166,14 @@ class _Exchange:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
 
     async def request(self) -> h11.Request:
-        while True:
+        for _ in range(REQUEST_READS_MAX + 1):
             event = self._http.next_event()
             if isinstance(event, h11.Request):
                 return event
             if event is not h11.NEED_DATA:
-                raise anyio.EndOfStream
+                break
             self._http.receive_data(await self._stream.receive())
+        raise anyio.EndOfStream
 
     async def send_whole(self, status: int, answer: Whole) -> None:
         headers = [
@@ -196,12 +200,10 @@ class _Exchange:
             lines.close()
 
     async def _wait_for_end(self, scope: anyio.CancelScope) -> None:
-        """Cancel the scope when the client has closed the connection."""
-        try:
-            while True:
-                await self._stream.receive()
-        except _PEER_ERRORS:
-            scope.cancel()
+        """Cancel the scope when the client has closed the connection, or sends more."""
+        with suppress(*_PEER_ERRORS):
+            await self._stream.receive()
+        scope.cancel()
 
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)
