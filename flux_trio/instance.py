@@ -42,7 +42,7 @@ from flux_trio.broker import (
 )
 from flux_trio.client import NATIVE_FILE, SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock, Steps, wait_s_max
-from flux_trio.config import Config
+from flux_trio.config import Config, add_queue_properties
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import Hostlist, Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, search_path
@@ -391,7 +391,12 @@ async def _bring_up(
         instance.back_up if given.statedir is not None else None,
         config.has_native_door,
     )
-    configuration = Configuration(config, given.reread, instance.configure)
+    configuration = Configuration(
+        config,
+        given.reread,
+        instance.configure,
+        lambda new: add_queue_properties(new, given.inventory),
+    )
     instance.supervisor.specs["config"] = ModuleSpec("config", configuration.run, essential=True)
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
@@ -501,7 +506,7 @@ def _module_specs(
         "kvs": functools.partial(kvs.run, store_factory=given.store),
         "resource": functools.partial(
             resource.run,
-            inventory=given.inventory,
+            inventory=add_queue_properties(config, given.inventory),
             exclude=given.exclude,
             missing={} if config.exec.simulate else given.missing,
             check=None if config.exec.simulate else config.resource.check,
@@ -514,7 +519,7 @@ def _module_specs(
             users=given.users,
             search_path=given.plugin_path,
         ),
-        "job-ingest": ingest.run,
+        "job-ingest": functools.partial(ingest.run, config=config),
         "job-list": functools.partial(job_list.run, config=config),
     }
     local = [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]

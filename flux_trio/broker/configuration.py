@@ -63,12 +63,14 @@ class Load(msgspec.Struct):
 class Configuration:
     """Serves `config`. `read` reads the file again; it is None without a file.
 
-    `on_change` gets each configuration that comes into force. `read` raises ConfigRefused.
+    `on_change` gets each configuration that comes into force. `read` raises ConfigRefused, and
+    `check` FormatError for one that does not fit this instance.
     """
 
     config: Config
     read: Callable[[], Awaitable[Config]] | None
     on_change: Callable[[Config], None]
+    check: Callable[[Config], object] = lambda _config: None
     _changing: trio.Lock = field(default_factory=trio.Lock)
 
     def __post_init__(self) -> None:
@@ -136,7 +138,9 @@ class Configuration:
             if new.edition != self.config.edition:
                 text = f"expected {self.config.edition!r}, which this instance speaks until its end"
                 raise ConfigRefused(f"edition: {text}: got {new.edition!r}")
-            for service in APPLIED_BY:
+            self.check(new)
+            fills_in = (topics.JOB_INGEST,) if new.edition_value.ingest_fills_in else ()
+            for service in (*APPLIED_BY, *fills_in):
                 await self._offer(handle, service, new)
             old, self.config = self.config, new
             self.on_change(new)

@@ -52,14 +52,32 @@ async def open_client(uri: str, token: str = "") -> AsyncIterator[Client]:
 class Client(Connection):
     """One connection to an instance; any number of tasks may use it."""
 
+    _first_flag: int | None = None  # of the instance's edition, once it was asked for
+
     async def submit(
         self, jobspec: Jobspec | dict[str, Any], urgency: int = 16, flags: int = 0
     ) -> Job:
-        """Submit a jobspec, also as the object of RFC 25; return the job when it is durable."""
+        """Submit a jobspec, also as the object of RFC 25; return the job when it is durable.
+
+        `flags` is a mask of `JobFlag`.
+        """
         spec = jobspec.to_json() if isinstance(jobspec, Jobspec) else jobspec
+        flags = await self._numbers_of(flags)
         payload = {"jobspec": spec, "urgency": urgency, "flags": flags}
         answer = self._link.open_call(topics.INGEST_SUBMIT, payload)
         return self.job(_job_id(await self._wait_for_answer(answer)))
+
+    async def _numbers_of(self, flags: int) -> int:
+        """Return `flags`, a mask of `JobFlag`, in the numbers of the instance's edition."""
+        if not flags:
+            return 0
+        if self._first_flag is None:
+            from flux_trio.editions import CLASSIC, EDITIONS
+
+            info = await self.call(topics.BROKER_INFO)
+            edition = info.get("edition", CLASSIC.name)  # older instances do not say it
+            self._first_flag = EDITIONS[edition].first_flag
+        return flags * self._first_flag
 
     def job(self, jobid: int | str) -> Job:
         """Return a job by its id, in any form of RFC 19. FormatError for a text that is no id."""
@@ -102,6 +120,7 @@ class Client(Connection):
         """Submit many jobs, PIPELINE_MAX at a time; return an id or an error for each."""
         results: list[int | FluxError] = []
         waiting: deque[Answer] = deque()
+        flags = await self._numbers_of(flags)
         try:
             for jobspec in jobspecs:
                 if len(waiting) >= PIPELINE_MAX:

@@ -11,6 +11,7 @@ from flux_trio.config.assignment import (
     Assignment,
     NoQueue,
     access_refusal,
+    add_queue_properties,
     assign,
     required_by,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "UserLimitsConfig",
     "VerifyMode",
     "access_refusal",
+    "add_queue_properties",
     "assign",
     "check_edition",
     "check_policy_name",

@@ -2,7 +2,8 @@
 
 The changes are the context of a jobspec-update event (RFC 21). A job without a duration, or with
 duration 0, gets the default duration; without the key and a default it is refused (readings: The
-key duration). Whether the queue is enabled, and limits, are checked elsewhere.
+key duration). Whether the queue is enabled, and limits, are checked elsewhere. `hosts` of a queue
+are a property of them, which its jobs require.
 """
 
 from __future__ import annotations
@@ -12,9 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.config.parsing import Config
+from flux_trio.config.parsing import ALL_HOSTS, Config, queue_property
 from flux_trio.config.policy import Policy
-from flux_trio.formats import MISSING, FormatError, both, parse_constraint
+from flux_trio.formats import (
+    MISSING,
+    FormatError,
+    Hostlist,
+    Idset,
+    ResourceSet,
+    Words,
+    both,
+    parse_constraint,
+)
 
 QUEUE_KEY: Final = "attributes.system.queue"
 DURATION_KEY: Final = "attributes.system.duration"
@@ -89,3 +99,21 @@ def required_by(config: Config, queue: str | None, constraints: Any) -> Any:
     if constraints is None:
         return required.to_json()
     return both(parse_constraint(constraints, CONSTRAINTS_KEY), required).to_json()
+
+
+def add_queue_properties(config: Config, inventory: ResourceSet) -> ResourceSet:
+    """Return the inventory with the property `+NAME` on the hosts of each queue that has `hosts`.
+
+    Raises FormatError for a host that the instance does not have.
+    """
+    added: dict[str, Idset] = {}
+    for name, queue in config.queues.items():
+        if queue.hosts is None:
+            continue
+        ranks = {host: rank for rank, host in inventory.hosts.items()}
+        hosts = list(ranks) if queue.hosts == ALL_HOSTS else Hostlist.parse(queue.hosts)
+        if unknown := [host for host in hosts if host not in ranks]:
+            expected = f"hosts of this instance, such as {inventory.hostnames[0]}"
+            raise FormatError(Words(expected), unknown[0], f"queues.{name}.hosts")
+        added[queue_property(name)] = Idset.of(ranks[host] for host in hosts)
+    return inventory.with_properties(added, {}) if added else inventory

@@ -32,7 +32,16 @@ from flux_trio.config.tables import (
     check_policy_name,
 )
 from flux_trio.editions import CLASSIC, EDITIONS, Edition
-from flux_trio.formats import MISSING, Constraint, FormatError, Words, parse_duration, parse_size
+from flux_trio.formats import (
+    MISSING,
+    Constraint,
+    FormatError,
+    Hostlist,
+    Words,
+    parse_constraint,
+    parse_duration,
+    parse_size,
+)
 from flux_trio.messages import UnfitError, check_object
 
 PLUGIN_LOOP_S_MIN: Final = 1.0  # a lower limit would interrupt plugins that only take long
@@ -41,9 +50,16 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
+ALL_HOSTS: Final = "all"
+
 _NO_QUEUE: Final = QueueTable()
 _DEFAULT_QUEUE: Final = "policy.jobspec.defaults.system.queue"
 _NO_DEFAULT: Final = "no default queue"
+
+
+def queue_property(name: str) -> str:
+    """Return the property of the hosts of a queue that has `hosts` (RFC 33, RFC 20)."""
+    return f"+{name}"
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True):
@@ -88,7 +104,13 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
 
     def constraint_for(self, queue: str | None) -> Constraint | None:
         """Return which execution targets `queue` accepts; None for all. KeyError if unknown."""
-        return None if queue is None else self.queues[self.parents.get(queue, queue)].constraint
+        if queue is None:
+            return None
+        real = self.parents.get(queue, queue)
+        table = self.queues[real]
+        if table.hosts is not None:
+            return parse_constraint({"properties": [queue_property(real)]})
+        return table.constraint
 
     @cached_property
     def parents(self) -> dict[str, str]:
@@ -183,6 +205,7 @@ def _check(config: Config) -> None:
             raise FormatError("a name of a queue", name, "queues")
         _check_queue(queue, f"queues.{name}")
         _check_parent(config, name, queue)
+        _check_hosts(config, name, queue)
     _check_default_queue(config)
 
 
@@ -220,11 +243,29 @@ def _check_parent(config: Config, name: str, queue: QueueTable) -> None:
     if queue.parent not in real:
         words = Words(f"a queue without a parent: {', '.join(real) or 'there is none'}")
         raise FormatError(words, queue.parent, f"queues.{name}.parent")
-    taken = (("requires", queue.requires), ("policy.scheduler", queue.policy.scheduler or None))
+    taken = (
+        ("hosts", queue.hosts),
+        ("requires", queue.requires),
+        ("policy.scheduler", queue.policy.scheduler or None),
+    )
     for key, value in taken:
         if value is not None:
             expected = f"no {key} beside parent, whose resources and scheduler it has"
             raise FormatError(expected, value, f"queues.{name}.{key}")
+
+
+def _check_hosts(config: Config, name: str, queue: QueueTable) -> None:
+    """Check `hosts` without the inventory, which `add_queue_properties` needs."""
+    if queue.hosts is None:
+        return
+    where = f"queues.{name}.hosts"
+    if not config.edition_value.queues_have_hosts:
+        expected = f"no hosts in the edition {config.edition}: requires is a constraint there"
+        raise FormatError(Words(expected), queue.hosts, where)
+    if queue.requires is not None:
+        raise FormatError("no requires beside hosts", queue.requires, f"queues.{name}.requires")
+    if queue.hosts != ALL_HOSTS and not _at(where, Hostlist.parse, queue.hosts):
+        raise FormatError(f"a hostlist, or {ALL_HOSTS!r}", queue.hosts, where)
 
 
 def _check_default_queue(config: Config) -> None:

@@ -75,8 +75,10 @@ class QueueTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     `requires` is a constraint (RFC 31) or a list of properties, which means all of them. A queue
     with a `parent` is virtual: its jobs are scheduled as jobs of the parent, on its resources.
+    `hosts`, a hostlist or "all", gives the queue its hosts, by a property of its own.
     """
 
+    hosts: str | None = None
     requires: dict[str, Any] | list[str] | None = None
     parent: str | None = None
     policy: PolicyTable = PolicyTable()

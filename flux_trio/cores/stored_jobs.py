@@ -14,7 +14,7 @@ asks `kvs.count` for the job: if the job has no key at all, the output was cut o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -123,8 +123,10 @@ class JobsWanted(msgspec.Struct, frozen=True):
         return read, JobsWanted(self.jobids[number:], self.names, begun)
 
 
-def fold_eventlog(kind: type[JobT], jobid: int, eventlog: str) -> tuple[JobT, list[Event]]:
-    """Return the job of class `kind` that a whole stored eventlog makes, and its events.
+def fold_eventlog(
+    kind: Callable[[int, Event], JobT], jobid: int, eventlog: str
+) -> tuple[JobT, list[Event]]:
+    """Return the job that a whole stored eventlog makes, and its events; `kind` as in `replay_as`.
 
     Raises FluxError(EBADMSG) that names the key, for a text that is not an eventlog or that RFC 21
     does not allow.

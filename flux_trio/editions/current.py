@@ -46,4 +46,7 @@ CURRENT: Final = Edition(
     start_answer=rfc32.CURRENT_ANSWERS,
     tells_reattached=True,
     hello_needs_no_start_outstanding=False,
+    first_flag=2,
+    queues_have_hosts=True,
+    ingest_fills_in=True,
 )

@@ -51,4 +51,9 @@ class Edition(msgspec.Struct, frozen=True):
     tells_reattached: bool  # Start Request: reattached answers a start with reattach
     hello_needs_no_start_outstanding: bool  # Hello: refused while a start is outstanding
 
+    # RFC 21
+    first_flag: int  # Submit Event: the number of debug; waitable and novalidate follow
+
     # RFC 33
+    queues_have_hosts: bool  # Queue Configuration: queues.NAME.hosts
+    ingest_fills_in: bool  # defaults and constraints of queues are part of the stored jobspec

@@ -57,6 +57,8 @@ ACTIVE: Final = PENDING | RUNNING
 
 
 class JobFlag(IntFlag):
+    """The flags of a job; on the wire each has the number of its edition (`Edition.first_flag`)."""
+
     DEBUG = 1
     WAITABLE = 2
     NOVALIDATE = 4
@@ -249,7 +251,7 @@ class Job(JobFacts):
 
     __slots__ = (
         "annotations",  # RFC 27; volatile until alloc
-        "flags",
+        "flags",  # a mask of JobFlag
         "id",
         "jobspec_updates",  # key path → value, of all jobspec-update events
         "nevents",  # events applied so far
@@ -279,8 +281,11 @@ class Job(JobFacts):
     released_ranks = Rare(0)
     """The ranks of release events that were not final, as bits."""
 
-    def __init__(self, jobid: int, submit: Event) -> None:
-        """Begin a job; InvalidTransition if the event is not submit (21.events.3)."""
+    def __init__(self, jobid: int, submit: Event, first_flag: int = 1) -> None:
+        """Begin a job; InvalidTransition if the event is not submit (21.events.3).
+
+        `first_flag` is the number that the edition has for debug.
+        """
         if submit.name != JobEvent.SUBMIT:
             expected = f"{JobEvent.SUBMIT} first"
             raise InvalidTransition(
@@ -293,7 +298,7 @@ class Job(JobFacts):
         self.userid = context["userid"]
         self.urgency = context["urgency"]
         self.priority = PRIORITY_MIN
-        self.flags = context["flags"]
+        self.flags = context["flags"] // first_flag
         self.t_submit = submit.timestamp
         self.nevents = 1
         self.posted = _SUBMITTED
@@ -352,8 +357,8 @@ def replay(jobid: int, events: Sequence[Event]) -> Job:
     return replay_as(Job, jobid, events)
 
 
-def replay_as(kind: type[JobT], jobid: int, events: Sequence[Event]) -> JobT:
-    """Build a job of class `kind` from its eventlog.
+def replay_as(kind: Callable[[int, Event], JobT], jobid: int, events: Sequence[Event]) -> JobT:
+    """Build a job from its eventlog; `kind`, such as a class, makes it of the event submit.
 
     Raises InvalidTransition if the log violates RFC 21, FormatError if it has no event.
     """

@@ -12,10 +12,12 @@ from flux_trio.config import (
     QUEUE_KEY,
     Config,
     NoQueue,
+    add_queue_properties,
     assign,
     parse_config,
 )
-from flux_trio.formats import FormatError
+from flux_trio.formats import FormatError, Idset
+from flux_trio.sim import make_machine
 
 TWO = """
 [policy.jobspec.defaults.system]
@@ -112,3 +114,52 @@ def test_queue_that_does_not_exist_is_refused(text: str, queue: str | None, comp
     with pytest.raises(NoQueue) as error:
         assign(parse_config(text), system)
     assert str(error.value) == complaint
+
+
+HOSTS = """
+edition = "current"
+[queues.all]
+hosts = "all"
+[queues.some]
+hosts = "node[1-2]"
+[queues.virtual]
+parent = "some"
+[queues.other]
+"""
+
+
+def test_hosts_of_a_queue_have_its_property_and_its_jobs_require_it() -> None:
+    """RFC 33, Queue Configuration: jobs of a virtual queue carry the property of the parent."""
+    config = parse_config(HOSTS)
+    inventory = add_queue_properties(config, make_machine(4, 1))
+    assert inventory.ranks_with_property("+all") == Idset.of(range(4))
+    assert inventory.ranks_with_property("+some") == Idset.of([1, 2])
+    assert set(inventory.properties) == {"+all", "+some"}
+    wanted = {queue: assign(config, {"queue": queue, "duration": 1}) for queue in config.queues}
+    assert wanted["virtual"].updates[CONSTRAINTS_KEY] == {"properties": ["+some"]}
+    assert wanted["other"].updates == {}
+    assert add_queue_properties(Config(), make_machine(4, 1)) == make_machine(4, 1)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "complaint"),
+    [
+        ("node[3-4]", "queues.some.hosts: expected hosts of this instance, such as node0, got"),
+        ("", "queues.some.hosts: expected a hostlist, or 'all', got"),
+        ("node[", "queues.some.hosts: expected"),
+    ],
+)
+def test_unknown_or_empty_hosts_are_refused(hosts: str, complaint: str) -> None:
+    text = HOSTS.replace("node[1-2]", hosts)
+    with pytest.raises(FormatError) as error:
+        add_queue_properties(parse_config(text), make_machine(4, 1))
+    assert complaint in str(error.value)
+
+
+def test_hosts_are_refused_beside_what_says_otherwise_and_by_name_in_the_classic_edition() -> None:
+    for more, key in (("requires = ['x']", "requires"), ("parent = 'all'", "hosts")):
+        text = HOSTS.replace('hosts = "node[1-2]"', f'hosts = "node1"\n{more}', 1)
+        with pytest.raises(FormatError, match=f"some.{key}: expected no {key}"):
+            parse_config(text.replace('[queues.virtual]\nparent = "some"', ""))
+    with pytest.raises(FormatError, match=r"queues\.all\.hosts: expected no hosts in the edition"):
+        parse_config(HOSTS.replace("current", "classic"))

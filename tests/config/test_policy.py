@@ -188,7 +188,7 @@ TWO = "[queues.a]\n[queues.b]\n"
         ("queues.a = 'string'", 'queues.a: expected object, got "string"'),
         (
             "[queues.b]\n[queues.a]\nrequire = {}",
-            "queues.a: expected the keys requires, parent, policy, started, "
+            "queues.a: expected the keys hosts, requires, parent, policy, started, "
             'got "require"; did you mean requires?',
         ),
         (

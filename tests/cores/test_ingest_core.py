@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.cores.ingest.core import AGAIN_S, BATCH_JOBS_MAX, TEXT_BYTES_MAX
+from flux_trio.cores.ingest.core import AGAIN_S, BATCH_JOBS_MAX
+from flux_trio.cores.ingest.submissions import TEXT_BYTES_MAX
 from flux_trio.cores.job_index import active_key, refusal_ops
 from flux_trio.cores.turns import ClearTimer, Log, SetTimer, TimerFired
 from flux_trio.formats import Jobspec, format_fluid, parse_event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flux_trio.config import Config
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.formats import Jobspec
 from flux_trio.messages import Request, Response
@@ -16,9 +17,11 @@ JOBSPEC = Jobspec.from_command(("true",)).to_json()
 class Script:
     """An ingest that knows where ids go on. `answer` answers one of its requests."""
 
-    def __init__(self, *, max_jobid: int | None = 0, now: float = NOW) -> None:
+    def __init__(
+        self, *, max_jobid: int | None = 0, now: float = NOW, config: Config | None = None
+    ) -> None:
         self.now = now
-        self.core = IngestCore()
+        self.core = IngestCore(config)
         (asked_first,) = self.core.start(now)
         assert isinstance(asked_first, Request)
         self.getinfo = asked_first

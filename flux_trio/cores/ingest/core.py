@@ -9,13 +9,16 @@ submitted again. Left out: signatures (RFC 15); the broker guarantees the userid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple, Never, TypeAlias, assert_never
+from typing import Final, Literal, Never, TypeAlias, assert_never
 
 import msgspec
 
+from flux_trio.config import Config
+from flux_trio.cores.ingest.feasibility import Feasibility, FeasibilityAsked
+from flux_trio.cores.ingest.submissions import New, Submissions
 from flux_trio.cores.job_index import refusal_ops, submit_op
 from flux_trio.cores.kvs_calls import commit_ops
-from flux_trio.cores.methods import Methods
+from flux_trio.cores.methods import Methods, configuration_in
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Backlog
@@ -34,17 +37,11 @@ from flux_trio.formats import (
     EVENTLOG,
     GENERATORS_MAX,
     FluidGenerator,
-    FormatError,
-    Jobspec,
-    cached_for_short,
-    costs_of,
-    document,
     format_event,
     job_key,
     timestamp_of,
 )
 from flux_trio.formats.meanings import JobId, KvsOp
-from flux_trio.formats.signed_jobspec import unwrap
 from flux_trio.messages import (
     Errno,
     Event,
@@ -53,15 +50,13 @@ from flux_trio.messages import (
     Level,
     Request,
     Response,
-    UnfitError,
-    check_texts,
     respond,
     respond_error,
     tells_return_of,
     topics,
     unanswered,
 )
-from flux_trio.protocols import URGENCY_DEFAULT, JobFlag, submit_event
+from flux_trio.protocols import submit_event
 
 # Jobs in one batch: it bounds a commit, and the time that the first job waits for the last.
 BATCH_JOBS_MAX = 1024
@@ -74,9 +69,6 @@ AGAIN_S: Final = 1.0  # before a batch is submitted again to a job manager whose
 
 UNDECIDED: Final = (Errno.ENOSYS, Errno.EAGAIN)
 """Errors of the broker: the job manager has ended, or its inbox is full; it has not answered."""
-
-TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
-"""Bounds of attributes that lists show."""
 
 
 class _Batch(msgspec.Struct):
@@ -110,7 +102,7 @@ class BatchDecided(msgspec.Struct, frozen=True):
     batch: _Batch
 
 
-IngestCall: TypeAlias = LastIdRead | RoomAsked | BatchStored | BatchDecided
+IngestCall: TypeAlias = LastIdRead | RoomAsked | FeasibilityAsked | BatchStored | BatchDecided
 IngestTimer: TypeAlias = Literal["again"]
 IngestInput: TypeAlias = CommonInput[IngestTimer]
 IngestAction: TypeAlias = CommonAction[IngestTimer]
@@ -132,7 +124,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     _backlog: Backlog[Request]
     _batch: _Batch
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config | None = None) -> None:
         self._outbox = Outbox[IngestCall, IngestAction, IngestTimer]()
         self._full = set()  # users who have met a limit; removed when there is room again
         self._unchecked = {}  # submissions of this turn, by user in `_full`
@@ -142,8 +134,10 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         self._undecided = []  # stored batches that wait for a job manager
         self._backlog = Backlog()  # requests that wait for `_ids`
         self._batch = _Batch()
+        self._submissions = Submissions(config or Config())
+        self._feasibility = Feasibility(self._submissions, self._outbox)
         self._methods = Methods(
-            for_owner={},
+            for_owner={topics.config_reload_of(topics.JOB_INGEST): self._configure},
             for_all={topics.INGEST_SUBMIT: self._submit},
             stats=(topics.stats_of(topics.JOB_INGEST), self._stats),
             farewells={topics.JOB_INGEST: self._disconnect},
@@ -173,6 +167,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         if self._ids is not None:
             for request in [*self._backlog.remove_all(), *requests]:
                 self._outbox.send(self._methods.call(request))
+            self._feasibility.end_turn()
             self._check_room()
             self._store()
         return self._outbox.pop_actions()
@@ -225,6 +220,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
 
     def _disconnect(self, request: Request) -> None:
         """Drop the answers to a submitter that is gone; its jobs stay (6.disconnect.2)."""
+        self._feasibility.forget(request.sender)
         batches = [self._batch, *self._undecided]
         for call in self._outbox.calls:
             match call:
@@ -241,17 +237,27 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     def _submit(self, request: Request) -> None:
         if self._refusal:
             raise FluxError(self._refusal_errnum, self._refusal)
-        new = _read(request)
+        new = self._submissions.read(request)
+        if not self._feasibility.ask(request, new):
+            self._take(request, new)
+
+    def _take(self, request: Request, new: New) -> None:
+        """Take a submission that can run, as far as is known."""
         if request.userid in self._full:
             self._unchecked.setdefault(request.userid, []).append(request)
         else:
             self._add_to_batch(request, new)
 
+    def _configure(self, request: Request) -> None:
+        """job-ingest.config-reload: new jobs get the defaults of another configuration."""
+        self._submissions.config = configuration_in(request)
+        self._outbox.send(respond(request))
+
     def _check_room(self) -> None:
         """Ask about submissions of users who have met a limit, before they are stored."""
         unchecked, self._unchecked = self._unchecked, {}
         for userid, requests in unchecked.items():
-            demands = [_demand(request) for request in requests]
+            demands = [self._submissions.demand(request) for request in requests]
             payload = submission.ROOM_WANTED.write(submission.RoomWanted(userid, demands))
             call = RoomAsked(userid, requests)
             self._outbox.ask(topics.JOB_SUBMIT_ROOM, payload, call)
@@ -268,11 +274,11 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             self._full.discard(check.userid)
         for request, refusal in zip(check.requests, refusals, strict=True):
             if refusal is None:
-                self._add_to_batch(request, _read(request))
+                self._add_to_batch(request, self._submissions.read(request))
             else:
                 self._outbox.send(respond_error(request, Errno.EINVAL, refusal))
 
-    def _add_to_batch(self, request: Request, new: _New) -> None:
+    def _add_to_batch(self, request: Request, new: New) -> None:
         """Put a job into the batch of this turn."""
         assert self._ids is not None  # submissions wait for it
         now = self._outbox.now
@@ -310,6 +316,10 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
                 self._number_from(now, response)
             case RoomAsked():
                 self._checked(call, response)
+            case FeasibilityAsked():
+                self._feasibility.answered(call, response)
+                for request, new in self._feasibility.pop_decided():
+                    self._take(request, new)
             case None:
                 text = f"{response.topic}: an answer to nothing that was asked"
                 self._outbox.send(Log(Level.WARNING, text))
@@ -372,82 +382,3 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
 def _nbefore(response: Response) -> int:
     """Return how many modules of this name the broker had before: the second hop of the routes."""
     return int(response.routes[1]) if len(response.routes) > 1 else 0
-
-
-class _New(NamedTuple):
-    """A submission that may be stored: its jobspec as an object and as JSON."""
-
-    jobspec: dict[str, Any]
-    text: bytes
-    urgency: int
-    flags: int
-
-
-def _read(request: Request) -> _New:
-    """Return a submission. Raises FluxError."""
-    new = submission.SUBMIT.read(request)
-    if not request.is_owner:
-        _check_guest(new)
-    try:
-        jobspec = _jobspec_of(request, new)
-        text = _as_json(jobspec)
-        _check_jobspec_cached(text)
-    except (FormatError, UnfitError) as error:
-        raise FluxError(Errno.EINVAL, str(error)) from None
-    return _New(jobspec, text, new.urgency, new.flags)
-
-
-def _jobspec_of(request: Request, new: submission.Submit) -> dict[str, Any]:
-    """Return the jobspec of a submission. Raises FluxError and FormatError."""
-    if new.J is None:
-        if new.jobspec is msgspec.UNSET:
-            raise FluxError(Errno.EPROTO, f"{request.topic}: payload: expected jobspec or J")
-        return new.jobspec
-    signed = unwrap(new.J)
-    if signed.userid != request.userid:
-        text = f"signer={signed.userid} != requestor={request.userid}"
-        raise FluxError(Errno.EPERM, text)
-    return document(signed.jobspec)
-
-
-def _as_json(jobspec: dict[str, Any]) -> bytes:
-    """Return the text to store. Raises UnfitError for words of this process that are no UTF-8."""
-    try:
-        return msgspec.json.encode(jobspec)
-    except UnicodeEncodeError:
-        check_texts(jobspec, "jobspec")
-        raise
-
-
-def _demand(request: Request) -> submission.Demand:
-    """Return what counts for the user's limits."""
-    jobspec = Jobspec.parse(_jobspec_of(request, submission.SUBMIT.read(request)))
-    size = len(msgspec.json.encode(jobspec.without_environment()))
-    return submission.Demand(size, costs_of(jobspec.system))
-
-
-def _check_guest(new: submission.Submit) -> None:
-    """Raise FluxError, with flux-core's errnos and texts, if only the owner may ask for this."""
-    if new.flags & JobFlag.NOVALIDATE:
-        text = "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
-        raise FluxError(Errno.EPERM, text)
-    if new.urgency > URGENCY_DEFAULT:
-        text = f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}"
-        raise FluxError(Errno.EINVAL, text)
-    if new.flags & JobFlag.WAITABLE:
-        text = "only the instance owner can submit with FLUX_JOB_WAITABLE"
-        raise FluxError(Errno.EINVAL, text)
-
-
-def _check_jobspec(text: bytes) -> None:
-    """Raise FormatError for an invalid jobspec, or one with a text that is too long for lists."""
-    jobspec = Jobspec.parse(text)
-    for path, most in TEXT_BYTES_MAX.items():
-        value = jobspec.attribute(path)
-        if isinstance(value, str) and len(value.encode(errors="surrogatepass")) > most:
-            where = f"jobspec: attributes.{path}"
-            raise FormatError(f"at most {most} bytes", value, where)
-
-
-# jobspecs of a batch are often equal
-_check_jobspec_cached = cached_for_short(_check_jobspec, maxsize=16)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.config import Config
+from flux_trio.config import Config, add_queue_properties
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.cores.job_list.core import JobListCore
@@ -47,6 +47,7 @@ def module_plans(
     """
     back = topics.SERVICE_BACK_EVENT
     edition = config.edition_value
+    inventory = add_queue_properties(config, inventory)
     return {
         KVS_MODULE: ModulePlan((topics.KVS,), (back,), kvs),
         "resource": ModulePlan(
@@ -71,7 +72,7 @@ def module_plans(
             lambda: ExecCore(config.exec, edition=edition),
         ),
         "sched": ModulePlan((topics.SCHED,), (back,), lambda: _sched(config)),
-        "job-ingest": ModulePlan((topics.JOB_INGEST,), (back,), IngestCore),
+        "job-ingest": ModulePlan((topics.JOB_INGEST,), (back,), lambda: IngestCore(config)),
         "job-list": ModulePlan(
             (topics.JOB_LIST, topics.JOB_INFO),
             (back, topics.JOB_PURGE_EVENT),

@@ -35,6 +35,7 @@ from flux_trio.protocols import (
     RUNNING,
     THINKING,
     HookEvent,
+    Job,
     JobEvent,
     JobState,
     JobStory,
@@ -369,6 +370,10 @@ class Ledger(Commits):
         return job
 
     # --- lookups of plugins and users
+
+    def begun(self, jobid: int, submit: Event) -> Job:
+        """Return a job that begins with this event. Raises InvalidTransition."""
+        return Job(jobid, submit, self.edition.first_flag)
 
     def get(self, jobid: int) -> ActiveJob | None:
         """Return an active job, or one of `recent`."""

@@ -47,7 +47,6 @@ from flux_trio.cores.stored_jobs import (
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.formats import EVENTLOG, FormatError, job_key
 from flux_trio.messages import Errno, FluxError, Level, Response
-from flux_trio.protocols import Job
 
 _PARTS: Final = (EVENTLOG, "jobspec", "R")
 
@@ -141,7 +140,7 @@ class Replay(Part):
             self._ledger.store([["unlink", active_key(jobid)]])
             return
         try:
-            job, events = fold_eventlog(Job, jobid, eventlog)
+            job, events = fold_eventlog(self._ledger.begun, jobid, eventlog)
         except FluxError as error:
             self._lost_found.begin(jobid, job_key(jobid, EVENTLOG), error.text)
             return

@@ -8,14 +8,14 @@ queue, and the requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from flux_trio.config import Config
+from flux_trio.config import Assignment, Config, assign
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc33 import SavedQueue, read_checkpoint, write_checkpoint
 from flux_trio.messages import Errno, FluxError
@@ -84,6 +84,7 @@ class Queues(Part):
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self._are_filled_in = config.edition_value.ingest_fills_in
         self.by_name = {}
         self.removed = {}
         self.stored = set()
@@ -116,6 +117,14 @@ class Queues(Part):
         begun_stopped = (each for each in self.by_name.values() if not each.saved.start)
         names = {each.name for each in chain(self.removed.values(), begun_stopped)} - {None}
         return not names <= self.stored
+
+    def assign(self, system: Mapping[str, Any]) -> Assignment:
+        """Return the queue of a new job with these `attributes.system`, and what that adds.
+
+        Where ingest has filled that in already, nothing is left to add. Raises as `config.assign`.
+        """
+        assignment = assign(self.config, system)
+        return replace(assignment, updates={}) if self._are_filled_in else assignment
 
     def find(self, name: Name) -> Queue:
         """Return a queue. Raises FluxError(EINVAL), with flux-core's text, for an unknown one."""

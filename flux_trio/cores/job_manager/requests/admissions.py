@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from flux_trio.config import Assignment, NoQueue, access_refusal, assign
+from flux_trio.config import Assignment, NoQueue, access_refusal
 from flux_trio.cores.job_manager.calls import FindUser, UserFound
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
@@ -82,7 +82,7 @@ class Admissions(Part, Generic[CandidateT]):
     def _assign(self, system: Mapping[str, Any]) -> Assignment | Admission:
         """Return the job's queue, or a refusal."""
         try:
-            assignment = assign(self._queues.config, system)
+            assignment = self._queues.assign(system)
         except (NoQueue, FormatError) as error:
             return Admission(refusal=str(error))
         refusal = self._queues.refusal(assignment.queue)

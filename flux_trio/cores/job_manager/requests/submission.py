@@ -29,7 +29,7 @@ from flux_trio.editions.submission import NewJob
 from flux_trio.formats import costs_of
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Request, respond, topics, unanswered
-from flux_trio.protocols import DESTROY, Job, JobEvent, JobState, submit_event
+from flux_trio.protocols import DESTROY, JobEvent, JobState, submit_event
 
 
 class Batch(msgspec.Struct):
@@ -203,7 +203,7 @@ class Submission(Part):
             return
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
         kept = self._ledger.jobspecs.keep(new.userid, jobspec)
-        job = ActiveJob(Job(new.id, event), kept)
+        job = ActiveJob(self._ledger.begun(new.id, event), kept)
         self._ledger.admit(job, event)
         if admission.refusal is not None:
             self._ledger.discard(job)
