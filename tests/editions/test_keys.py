@@ -229,6 +229,7 @@ RESOURCE_LOG = "contexts of the resource eventlog in the kvs, which none of thes
 TURNS = "turns of cores in a trace, which is a format of our own"
 OTHER_FORMATS = {
     "cores/exec/tasks.py": ({"type"}, JOBSPEC),
+    "cores/ingest/feasibility.py": ({"resources"}, JOBSPEC),
     "cores/exec/templates.py": ({"name"}, "tags that a user may put into a command"),
     "cores/job_list/constraint.py": (
         {"pending", "ranks", "userid"},

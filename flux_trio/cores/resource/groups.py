@@ -181,9 +181,9 @@ class Groups(Part):
     def update(self, up: Idset) -> list[Response]:
         """Return responses with the changes for the holders; `up` are the usable targets."""
         if not self._edition.targets_change_groups:
-            default = self._groups[DEFAULT_GROUP]
-            members = default.granted or self.members(DEFAULT_GROUP)
-            return self._responses(default, default.grow(members, up - self.exclude))
+            group = self._groups[DEFAULT_GROUP]
+            members = group.granted or self.members(DEFAULT_GROUP)
+            return self._responses(group, group.grow(members, up - self.exclude))
         responses = []
         for name, group in self._groups.items():
             responses += self._responses(group, group.shrink(self.members(name)))
