@@ -181,9 +181,13 @@ class Groups(Part):
     def update(self, up: Idset) -> list[Response]:
         """Return responses with the changes for the holders; `up` are the usable targets."""
         if not self._edition.targets_change_groups:
-            group = self._groups[DEFAULT_GROUP]
-            members = group.granted or self.members(DEFAULT_GROUP)
-            return self._responses(group, group.grow(members, up - self.exclude))
+            return [
+                response
+                for name, group in self._groups.items()
+                for response in self._responses(
+                    group, group.grow(group.granted or self.members(name), up - self.exclude)
+                )
+            ]
         responses = []
         for name, group in self._groups.items():
             responses += self._responses(group, group.shrink(self.members(name)))

@@ -15,10 +15,11 @@ from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, job_id, message, payload, received, sent
 from flux_trio.judge.engine.view import Seen
-from flux_trio.judge.rules.rfc28_responses import TELL, as_sent
+from flux_trio.judge.rules.rfc28_responses import TELL, as_sent, excluded_and_up, tells
 from flux_trio.judge.rules.rfc28_scheduler import require_avoided
 from flux_trio.judge.rules.rfc28_stream import ANSWERED, STREAMS, stream_of
 from flux_trio.judge.views.acquiring import NONE, change_of
+from flux_trio.judge.views.holding import GRANTS
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import ALLOCATING
 from flux_trio.judge.views.resources import (
@@ -132,7 +133,7 @@ def _unfreed(seen: Seen) -> Iterable[Broken]:
     had = as_received(seen, seen.facts.scheduler)
     for jobid, held in seen.all(HELD).items() if had is not None else ():
         targets = held.targets & (NONE if had is None else had.offline)
-        if targets and seen.at(LIFE, jobid) is None:
+        if targets and seen.at(LIFE, jobid) is None and seen.at(GRANTS, jobid) is not None:
             text = f"job {jobid} is over, and the scheduler was not told that it frees"
             yield Broken(f"{text} targets {targets}, which are down", (held.n,), job=jobid)
 
@@ -140,7 +141,7 @@ def _unfreed(seen: Seen) -> Iterable[Broken]:
 @RULES.judge(
     "28.offline.5",
     received("request", topics.SCHED_FREE),
-    views=[AS_RECEIVED, HELD, LIFE],
+    views=[AS_RECEIVED, HELD, LIFE, GRANTS],
     debts=_unfreed,
 )
 def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Finding:
@@ -151,3 +152,4 @@ def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Finding:
 
 require_avoided(RULES, "28.shrink.3", ALLOCATING, lambda had: had.taken, "shrunk")
 require_avoided(RULES, "28.offline.3", ALLOCATING, lambda had: had.offline, "down")
+tells(RULES, "28.criteria.5", ("offline", excluded_and_up))

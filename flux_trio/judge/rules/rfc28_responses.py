@@ -189,8 +189,13 @@ def _excluded(now: Administered, had: Acquired) -> Idset:
     return now.excluded & had.granted
 
 
-def tells(clause: str, *due: tuple[str, Due]) -> None:
-    """Register `clause`: a change of targets of which the holder of the default group was not told
+def excluded_and_up(now: Administered, had: Acquired) -> Idset:
+    """Return what a peer knows as up and is excluded: in the current edition it is told of that."""
+    return now.excluded & had.online
+
+
+def tells(rules: Rules, clause: str, *due: tuple[str, Due]) -> None:
+    """Add `clause` to the rules: a change of targets of which the holder of the default group was not told
     yet is sent to it, in a response of a type.
     """
 
@@ -204,7 +209,7 @@ def tells(clause: str, *due: tuple[str, Due]) -> None:
             if (targets := missing(now, had))
         ]
 
-    @RULES.judge(clause, TELL, views=[AS_SENT, ADMINISTERED], debts=debts)
+    @rules.judge(clause, TELL, views=[AS_SENT, ADMINISTERED], debts=debts)
     def judge(record: Record, seen: Seen) -> Finding:
         had = as_sent(record, seen)
         if had is None:
@@ -214,10 +219,10 @@ def tells(clause: str, *due: tuple[str, Due]) -> None:
         return any(said[type_] & missing(now, had) for type_, missing in due)
 
 
-tells("28.background.7", ("offline", _down), ("online", _up), ("shrink", _excluded))
-tells("28.criteria.2", ("offline", _down), ("online", _up))
-tells("28.criteria.4", ("offline", _drained))
-tells("28.criteria.5", ("shrink", _excluded))
+tells(RULES, "28.background.7", ("offline", _down), ("online", _up), ("shrink", _excluded))
+tells(RULES, "28.criteria.2", ("offline", _down), ("online", _up))
+tells(RULES, "28.criteria.4", ("offline", _drained))
+tells(RULES, "28.criteria.5", ("shrink", _excluded))
 
 
 @RULES.judge("28.offline.6", TELL, views=[AS_SENT, ADMINISTERED])
