@@ -18,6 +18,7 @@ from flux_trio.messages import Request, topics
 from flux_trio.trace.kvs import job_with, operations_of
 from flux_trio.trace.record import Kind, Record
 from flux_trio.trace.routed import (
+    EXITED,
     MODULE_STATUS,
     STAMP_LAG_S,
     Logged,
@@ -35,8 +36,6 @@ ROUNDED_S: Final = 0.001
 """Stamps are printed in milliseconds."""
 _ANNOTATIONS: Final = "annotations"
 """What flux-core tells the followers of the journal beside events: no eventlog has it."""
-_EXITED: Final = 3
-"""The status that a module of flux-core sends when it ends."""
 _EVENTLOG: Final = "eventlog"
 _SUBMIT: Final = "submit"
 """The event whose time is another's: that of the submission."""
@@ -118,7 +117,7 @@ def with_events(messages: Iterable[Passed | Moment]) -> Iterator[Passed | Moment
             if (each.data or {}).get("what") != "started":
                 followed.ended(each.t, is_manager=False)
         elif isinstance(each, Routed):
-            if is_of_manager(each, MODULE_STATUS) and _payload(each).get("status") == _EXITED:
+            if is_of_manager(each, MODULE_STATUS) and _payload(each).get("status") == EXITED:
                 followed.ended(each.t, is_manager=True)
             for event in followed.events(each):
                 yield Logged(each.t, event.jobid, event.name, event.context, event.t)

@@ -16,7 +16,15 @@ import msgspec
 
 from flux_trio.messages import Errno, Message, service_of, topics
 from flux_trio.trace.printed import Line
-from flux_trio.trace.routed import BROKER, CLIENT, MODULE_STATUS, Moment, Routed, make_message
+from flux_trio.trace.routed import (
+    BROKER,
+    CLIENT,
+    EXITED,
+    MODULE_STATUS,
+    Moment,
+    Routed,
+    make_message,
+)
 
 OPEN_MAX: Final = 1024
 """So many messages are kept back, since a later line may show who has received one of them."""
@@ -38,8 +46,6 @@ _DISCONNECT: Final = f".{topics.DISCONNECT}"
 _FOR_CLIENTS: Final = "connector-local"
 """The module of flux-core that passes messages on from and to programs that are no modules."""
 _RUNNING: Final = 1
-_EXITED: Final = 3
-"""The status that a module of flux-core sends when it ends, also after an error."""
 _NO_SERVICE: Final = "No service matching "
 _CALLED_BY_SERVICES: Final = {topics.JOB_MANAGER, topics.RESOURCE}
 """Services that schedulers and execution services call."""
@@ -210,7 +216,7 @@ class Ends:
             return
         content = payload if isinstance(payload, dict) and topic == MODULE_STATUS else {}
         status = content.get("status")
-        if status == _EXITED:
+        if status == EXITED:
             self._note_end(sender)
         elif status == _RUNNING:
             self._known.add(sender)

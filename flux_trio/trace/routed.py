@@ -23,6 +23,8 @@ BROKER: Final = "broker"
 
 MODULE_STATUS: Final = "module.status"
 """How a module of flux-core tells its broker that it has begun, and that it ends."""
+EXITED: Final = 3
+"""The status that it sends when it ends, also after an error."""
 
 _ANSWERED_IN_ORDER: Final = {
     *(topics.KVS_COMMIT, topics.KVS_LOOKUP, topics.JOB_SUBMIT, topics.SCHED_EXPIRATION)

@@ -17,6 +17,7 @@ from flux_trio.judge.engine.selector import (
     job_id,
     logged,
     name_of,
+    no_key,
     sent,
     while_live,
 )
@@ -40,7 +41,7 @@ from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
 from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.judge.views.scheduling import ASKED, asked_of, is_pending
-from flux_trio.judge.views.traits import WITH_EVENTS, WITH_UNLINK
+from flux_trio.judge.views.traits import WITH_EVENTS, WITH_JOBSPEC, WITH_UNLINK
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -192,10 +193,21 @@ INVALID: Final = view(
 """By job id: the record of its invalidate event, until its stored data is removed."""
 
 
+INGESTED: Final = view(
+    "ingested",
+    sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+    key=no_key,
+    fold=lambda n, _part, record, _seen: n or record.n,
+    state=Place,
+)
+"""A single state: the first record that stores a job, if the trace shows what job-ingest sends."""
+
+
 def _owed_removals(seen: Seen) -> Iterable[Broken]:
+    """Yield the invalid jobs that are still stored. job-ingest may be the one who removes them."""
     left: Mapping[Any, int] = seen.all(INVALID)
     for job, n in left.items():
-        if seen.at(COMMITS):
+        if seen.at(COMMITS) and seen.at(INGESTED):
             yield Broken(
                 f"job {job} was invalid: expected it to be removed from the KVS", (n,), job=job
             )
@@ -205,7 +217,7 @@ def _owed_removals(seen: Seen) -> Iterable[Broken]:
     "21.events.13",
     logged("invalidate"),
     while_live(INVALID, UNLINKS),
-    views=(INVALID, COMMITS),
+    views=(INVALID, COMMITS, INGESTED),
     debts=_owed_removals,
 )
 def an_invalid_job_is_removed(record: Record, seen: Seen) -> Finding:

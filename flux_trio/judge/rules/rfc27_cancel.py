@@ -14,8 +14,8 @@ from flux_trio.judge.views.granting import (
     INVENTORY,
     SCHED_JOBS,
     Answering,
-    Inventory,
     another_after,
+    inventory_of,
     sched_job,
 )
 from flux_trio.judge.views.hook_answers import is_held
@@ -184,7 +184,7 @@ def a_canceled_request_may_come_again(answering: Answering, record: Record, seen
     if kind != DENY:
         return True if kind in FINAL else None
     known = sched_job(seen, job_id(record))
-    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+    inventory = inventory_of(seen)
     if inventory.lessened > known.canceled or not denied_though_served(record, seen):
         return None
     if any(each.n > known.was_asked for each in updates_of(seen, job_id(record))):

@@ -26,7 +26,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Key, Live, Place, Seen, view
-from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
+from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, inventory_of, sched_job
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import LINK, TO_SCHEDULER, link_of
@@ -232,7 +232,7 @@ def the_instance_must_outlive_the_job(record: Record, seen: Seen) -> Finding:
     (readings: sched.expiration).
     """
     wish = _granted_wish(record, seen)
-    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+    inventory = inventory_of(seen)
     if wish is None or not inventory.expiration or not INTEGER.fits(wish.expiration):
         return None
     is_beyond = wish.expiration > inventory.expiration + 1

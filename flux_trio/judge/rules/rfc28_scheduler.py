@@ -30,7 +30,7 @@ from flux_trio.judge.engine.view import Live, Place, Seen, Selector, view
 from flux_trio.judge.views.acquiring import NONE
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
+from flux_trio.judge.views.resource_sets import SeenR, allocated, carried, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, as_received, knew_change
 from flux_trio.judge.views.scheduling import DENIES, DENY, LINK, SUCCESS, SUCCESSES, link_of
 from flux_trio.judge.views.serving import SERVING, denied_though_served
@@ -177,6 +177,8 @@ def _fold_freeing(was: Freeing | None, _part: None, record: Record, seen: Seen) 
     had, held = as_received(seen, record.party), seen.at(HELD, job_id(record))
     if had is None or held is None or not held.targets & had.taken:
         return None
+    if carried(record) is not None:
+        return None  # in the current edition it has no answer
     is_raised = (seen.at(RAISING, job_id(record)) or 0) > had.shrunk
     return Freeing(record.n, held.n, had.shrunk, held.targets & had.taken, is_raised)
 

@@ -23,6 +23,7 @@ from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Record
+from flux_trio.trace.routed import EXITED, MODULE_STATUS
 
 RULES: Final = Rules(routed=True)
 
@@ -108,8 +109,14 @@ CLIENT, SERVER = "client", "server"
 
 
 def _of_gone(record: Record, seen: Seen) -> list[tuple[tuple[str, str], str]]:
-    """The calls of a module that has gone to the service that is told so, and those to it."""
+    """The calls of a module that has gone to the service that is told so, and those to it.
+
+    One that says itself that it ends waits for no answer of anybody.
+    """
     found = request_of(record)
+    if found.topic == MODULE_STATUS:
+        has_ended = payload(record).get("status") == EXITED
+        return [(key, CLIENT) for key in seen.all(CALLS) if has_ended and key[0] == found.sender]
     keys: Any = seen.all(CALLS) if found.sender else ()
     service = service_of(found.topic)
     calls = [
@@ -124,7 +131,7 @@ CALLS: Final[View] = view(
     sent("response", ANY_TOPIC),
     key=_key,
     parts=_of_gone,
-    many=sent("request", ANY_DISCONNECT),
+    many=sent("request", ANY_DISCONNECT, MODULE_STATUS),
     fold=_fold,
 )
 """The open requests (`Calls`), by client and topic."""

@@ -68,19 +68,20 @@ def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: S
     return had if is_same else had.but(expiration=expiration)
 
 
-def _to_scheduler(record: Record, seen: Seen) -> Iterable[tuple[tuple[()], None]]:
-    """Other peers may acquire too; the scheduler does so before its first hello."""
-    known = seen.facts.acquirer
-    return [((), None)] if not known or record.party == known else []
-
-
 INVENTORY: Final = view(
     "inventory",
     received("response", topics.RESOURCE_ACQUIRE),
-    parts=_to_scheduler,
+    key=lambda record: record.party,
     fold=_fold_inventory,
 )
-"""A single state: the `Inventory` of the scheduler."""
+"""The `Inventory` of each peer that acquires: a scheduler does so before its first hello."""
+
+
+def inventory_of(seen: Seen) -> Inventory:
+    """Return what was acquired for the scheduler that is there."""
+    found: Inventory | None = seen.states[INVENTORY].get(seen.facts.acquirer)
+    return found or Inventory()
+
 
 # --- requests to the scheduler, and its responses
 
@@ -336,8 +337,8 @@ def _is_of_unseen(record: Record, seen: Seen) -> bool:
 
 def shortfall(known: SchedJob, seen: Seen) -> str:
     """Return why an open request can never be met; "" if that is uncertain."""
-    inventory: Inventory | None = seen.states[INVENTORY].get(())
-    if not known.alloc or inventory is None or known.cores_min <= inventory.ncores:
+    inventory = inventory_of(seen)
+    if not known.alloc or not inventory.ncores or known.cores_min <= inventory.ncores:
         return ""
     return f"needs {known.cores_min} cores of the {inventory.ncores} that the scheduler has"
 
