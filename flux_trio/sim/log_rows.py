@@ -97,11 +97,13 @@ class Row:
         return value
 
     def integer(self, column: str, at_least: int) -> int:
+        """Return an integer, which may be written with a fraction of 0, as in `4.0`."""
         text = self.text(column)
-        if not _INTEGER.fullmatch(text) or int(text) < at_least:
+        match = _INTEGER.fullmatch(text)
+        if match is None or int(match[1]) < at_least:
             most = f" and at most {DIGITS_MAX} digits" if len(text) > DIGITS_MAX else ""
             raise self.error(f"an integer of at least {at_least}{most}", text, column)
-        return int(text)
+        return int(match[1])
 
     def seconds(self, column: str) -> float | None:
         """Return seconds; None for SWF's -1, which means unknown."""
@@ -135,7 +137,7 @@ class Row:
         return FormatError(expected, got, f"{self.place}, column {column}")
 
 
-_INTEGER = re.compile(rf"-?[0-9]{{1,{DIGITS_MAX}}}")
+_INTEGER = re.compile(rf"(-?[0-9]{{1,{DIGITS_MAX}}})(?:\.0*)?")
 _SECONDS = re.compile(r"-1(\.0*)?|[0-9]{1,15}(\.[0-9]*)?")
 _DURATION = re.compile(
     r"(?:([0-9]{1,6})-)?(?:([0-9]{1,6}):)?([0-5]?[0-9]):([0-5]?[0-9](?:\.[0-9]+)?)"

@@ -12,9 +12,10 @@ from flux_trio.sim.log_rows import LeftOut, Notes, Row, WorkloadJob
 from flux_trio.sim.swf import SWF_FIELDS
 
 COLUMNS: Final = ("JobID", "NNodes", "NCPUS", "Timelimit", "Submit", "Elapsed")
-GPUS_COLUMN: Final = "NGPUS"  # these three columns are optional; unknown columns are ignored
+GPUS_COLUMN: Final = "NGPUS"  # these four columns are optional; unknown columns are ignored
 USER_COLUMN: Final = "User"
 BANK_COLUMN: Final = "Account"
+STATE_COLUMN: Final = "State"
 
 UNLIMITED: Final = "UNLIMITED"
 NO_VALUE: Final = frozenset({None, "Unknown", "None", "N/A", "INVALID"})  # in sacct's words
@@ -22,8 +23,26 @@ NO_LIMIT: Final = "Timelimit is not a time, so there is no limit"
 STEP: Final = "left out, since they are steps of jobs"
 NO_SUBMIT_TIME: Final = "left out, since Submit is unknown"
 NO_RUN_TIME: Final = "left out, since Elapsed is unknown"
+NEVER_RAN: Final = "left out, since State says that they have not run"
+NOT_OVER: Final = "left out, since State says that they were not over"
 NO_NODES: Final = "left out, since NNodes is 0"
 
+_WAITING: Final = frozenset(
+    {"PENDING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+_UNDER_WAY: Final = frozenset(
+    {
+        "COMPLETING",
+        "CONFIGURING",
+        "RESIZING",
+        "RUNNING",
+        "SIGNALING",
+        "STAGE_OUT",
+        "STOPPED",
+        "SUSPENDED",
+    }
+)
+_CANCELED: Final = "CANCELLED"  # before or after the start
 _STEP = re.compile(r"\.(?:batch|extern|interactive|[0-9]+)$")
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2}
 _COUNT = re.compile(r"([0-9]{1,15})([KM])?")
@@ -82,6 +101,8 @@ def _job(row: Row) -> WorkloadJob:
         raise LeftOut(NO_SUBMIT_TIME)
     if row.optional("Elapsed") in NO_VALUE:
         raise LeftOut(NO_RUN_TIME)
+    elapsed_s = row.duration("Elapsed")
+    _check_over(row, elapsed_s)
     nnodes = _count(row, "NNodes")
     if not nnodes:
         raise LeftOut(NO_NODES)
@@ -92,10 +113,22 @@ def _job(row: Row) -> WorkloadJob:
         ngpus=row.integer(GPUS_COLUMN, 0) if GPUS_COLUMN in row else 0,
         timelimit_s=_timelimit_s(row),
         submit_s=row.moment("Submit"),
-        elapsed_s=row.duration("Elapsed"),
+        elapsed_s=elapsed_s,
         user=row.optional(USER_COLUMN),
         bank=row.optional(BANK_COLUMN),
     )
+
+
+def _check_over(row: Row, elapsed_s: float) -> None:
+    """Raise LeftOut for a job that has not run to its end when the log was written.
+
+    Without the column State, or in a state that is not known here, a job counts as over.
+    """
+    state = (row.optional(STATE_COLUMN) or "").partition(" ")[0].rstrip("+")  # CANCELLED by 1000
+    if state in _WAITING or (state == _CANCELED and not elapsed_s):
+        raise LeftOut(NEVER_RAN)
+    if state in _UNDER_WAY:
+        raise LeftOut(NOT_OVER)
 
 
 def _count(row: Row, column: str) -> int:

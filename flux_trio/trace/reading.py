@@ -6,6 +6,7 @@ a scenario, or the output of `flux module trace --full`.
 
 from __future__ import annotations
 
+import codecs
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -69,7 +70,7 @@ def text_lines(readline: Callable[[int], bytes]) -> Iterator[str]:
     Raises FormatError, which names the line, if one is no UTF-8 or too long; it is CutShort if only
     the last line is no UTF-8.
     """
-    line = readline(HEAD_BYTES)
+    line = readline(HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
     if not line.endswith(b"\n") and len(line) == HEAD_BYTES:
         if not line.lstrip().startswith(b"{"):
             got = Words(f"{HEAD_BYTES} bytes without the end of a line")
@@ -196,9 +197,9 @@ def _read_lines(
         try:
             records = [sent.complete(record) for record in records_from_json(line)]
         except FormatError as error:
-            if not line.endswith("\n"):
+            if not line.endswith("\n") and _is_cut(line, is_first=not last):
                 cut(number)
-                return  # incomplete: a complete line ends with a newline
+                return
             raise _at_line(error, number) from None
         if records[0].kind == Kind.TURN:
             has_turns = True
@@ -213,6 +214,18 @@ def _read_lines(
         yield from records
     if has_turns and not (is_whole or is_cut):
         cut(0)
+
+
+def _is_cut(line: str, *, is_first: bool) -> bool:
+    """Return whether a line without a newline is the beginning of one, as a crash leaves it.
+
+    A whole JSON value is not. Nor is a first line without `n`: then the file is no trace.
+    """
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return not is_first or '"n":' in line
+    return False
 
 
 class SentMessages:

@@ -95,6 +95,9 @@ def test_forms_are_written_to_a_file(tmp_path: Path) -> None:
         (b"", "expected a trace: JSON lines, a JSON object with messages, or"),
         (b'{"n": 1}\n', "line 1: expected the key t, got nothing"),
         (b"\xff\xfe", "no UTF-8 text"),
+        (b'{"version": 1}', "line 1: expected only the keys of the format, got the key version"),
+        (b'{"version": 1, "na', "line 1: expected"),
+        (b'{"n": 1}', "line 1: expected the key t, got nothing"),
     ],
 )
 def test_what_is_no_trace_is_told_with_exit_code_2(
@@ -106,6 +109,21 @@ def test_what_is_no_trace_is_told_with_exit_code_2(
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"flux-trio check: ERROR: {path}: ")
     assert said in result.stderr
+
+
+def test_first_line_that_was_cut_is_passed_over_and_said(tmp_path: Path) -> None:
+    """Of a trace whose disk was full at once."""
+    path = tmp_path / "trace"
+    path.write_bytes(b'{"n":1,"t":1000.0,"kind":"sta')
+    result = check(path)
+    assert result.exit_code == 0
+    assert "the trace is not whole: line 1 is cut off" in result.stderr
+
+
+def test_trace_may_have_a_byte_order_mark(clean: Path) -> None:
+    whole = check(clean)
+    clean.write_bytes(b"\xef\xbb\xbf" + clean.read_bytes())
+    assert (check(clean).exit_code, check(clean).stdout) == (0, whole.stdout)
 
 
 def test_last_line_that_was_cut_in_a_character_is_passed_over(clean: Path) -> None:

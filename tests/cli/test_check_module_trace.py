@@ -51,6 +51,17 @@ def test_trace_without_payloads_is_judged_by_who_sends_what() -> None:
     assert judgement.left_out["27.alloc.2"] == "the trace does not show payloads"
 
 
+def test_trace_without_payloads_is_said_to_be_one() -> None:
+    lines = recorded.module_trace(TRACE).splitlines(keepends=True)
+    text = "".join(line for line in lines if line.startswith("2026-"))
+    result = check("--edition", "current", "-", stdin=text)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "flux-trio check: -: no message has a payload, as of `flux module trace` without --full: "
+        "only who sends what was judged\n"
+    )
+
+
 def printed(trace: list[Record]) -> list[str]:
     """What `flux-trio module trace --full` prints of the modules in a trace."""
     told = [

@@ -142,6 +142,42 @@ def test_a_row_of_sacct_that_is_no_job_is_left_out_and_counted(
     assert said == [f"log: left out, since {reason}: 1 of 2 rows, the first in line 3"]
 
 
+STATED = f"{HEADER},State"
+
+
+@pytest.mark.parametrize(
+    ("state", "elapsed", "reason"),
+    [
+        ("PENDING", "00:00:00", "State says that they have not run"),
+        ("CANCELLED by 1000", "00:00:00", "State says that they have not run"),
+        ("REQUEUED", "00:00:00", "State says that they have not run"),
+        ("RUNNING", "00:00:07", "State says that they were not over"),
+        ("SUSPENDED", "00:00:07", "State says that they were not over"),
+        ("COMPLETING", "00:00:07", "State says that they were not over"),
+    ],
+)
+def test_a_row_of_sacct_that_has_not_run_to_its_end_is_left_out_and_counted(
+    state: str, elapsed: str, reason: str
+) -> None:
+    other = GOOD.replace("00:05:02", elapsed).replace("7,", "8,", 1)
+    jobs, said = read(STATED, f"{GOOD},COMPLETED", f"{other},{state}")
+    assert [job.name for job in jobs] == ["7"]
+    assert said == [f"log: left out, since {reason}: 1 of 2 rows, the first in line 3"]
+
+
+@pytest.mark.parametrize(
+    "state", ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED+", "NODE_FAIL", "OUT_OF_ME+", ""]
+)
+def test_a_row_of_sacct_that_is_over_is_a_job(state: str) -> None:
+    (job,), said = read(STATED, f"{GOOD},{state}")
+    assert (job.elapsed_s, said) == (302.0, [])
+
+
+def test_numbers_of_swf_may_have_a_fraction_of_0() -> None:
+    (job,), said = read(swf(number="3.0", allocated="4.0", status="1.", user="42.00"))
+    assert (job.name, job.ncores, job.user, said) == ("3", 4, "42", [])
+
+
 def test_numbers_of_sacct_may_be_multiples_of_1024() -> None:
     (job,), _ = read(HEADER, GOOD.replace(",2,80,", ",1K,64K,"))
     assert (job.nnodes, job.ncores) == (1024, 65536)

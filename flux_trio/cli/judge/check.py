@@ -74,7 +74,8 @@ def check(
     needs its beginning is judged of modules that were loaded since.
 
     If a trace was not written to its end, because the disk was full or its instance was killed, a
-    remark on standard error says so.
+    remark on standard error says so. Another one says so if
+    its messages have no payloads.
 
     Exit codes: 0 if no clause is broken except by known departures, 1 if at least one is, 2 if the
     trace cannot be read or for wrong usage. What is only recommended is listed as advice, and
@@ -90,9 +91,13 @@ def check(
     departures = [each for name in known for each in _departures(name)]
     cuts: list[int] = []
     with opened_twice(trace, cuts.append) as (source, read_again):
+        shows_payloads = source.shown.payloads
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
         judgement = sort_known(judgement, departures).apart()
         records = pick_records(read_again(), judgement.wanted())
+    if not shows_payloads:
+        text = "no message has a payload, as of `flux module trace` without --full"
+        remark(f"{trace}: {text}: only who sends what was judged")
     for line in cuts:
         what = f"line {line} is cut off" if line else "it has no end"
         remark(f"{trace}: the trace is not whole: {what}; more may have happened")
