@@ -26,6 +26,19 @@ def test_fields_are_padded_and_headings_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{{literal}}", ["{literal}", "{literal}"]),
+        ("{{literal}} {id}", ["{literal} JOBID", "{literal} f1"]),
+        ("{id}{{{name}}}", ["JOBID{NAME}", "f1{x}"]),
+        ("{{?:{id}}}", ["{JOBID}", "{f1}"]),
+    ],
+)
+def test_braces_that_are_doubled_are_shown(text: str, shown: list[str]) -> None:
+    assert lines(text, {"id": "f1", "name": "x"}) == shown
+
+
+@pytest.mark.parametrize(
     ("text", "value", "shown"),
     [
         ("{name:<6.3}", "abcdef", "[abc   ]"),

@@ -107,6 +107,32 @@ def test_a_memo_is_listed(instance: RunningInstance) -> None:
     instance.ok("cancel", jobid)
 
 
+def test_a_number_that_no_message_can_hold_is_kept_as_text_in_a_memo(
+    instance: RunningInstance,
+) -> None:
+    """As flux does."""
+    jobid = instance.started()
+    instance.ok(
+        "job", "memo", jobid, f"big={1 << 64}", f"list=[{1 << 80}]", f"fits={(1 << 64) - 1}"
+    )
+    job = json.loads(instance.ok("jobs", "--json", jobid))
+    assert job["annotations"]["user"] == {
+        "big": f"{1 << 64}",
+        "list": f"[{1 << 80}]",
+        "fits": (1 << 64) - 1,
+    }
+    instance.ok("cancel", jobid)
+
+
+@pytest.mark.parametrize("path", ["", "a..b", "."])
+def test_what_is_no_path_of_an_eventlog_is_refused(instance: RunningInstance, path: str) -> None:
+    jobid = instance.started()
+    said = f"--path: expected names such as guest.exec.eventlog, got {path!r}"
+    assert instance.refused("job", "wait-event", "-p", path, jobid, "start") == said
+    assert instance.refused("job", "eventlog", "-p", path, jobid) == said
+    instance.ok("cancel", jobid)
+
+
 # wait, status
 
 

@@ -252,12 +252,19 @@ def memo(jobid: int, notes: tuple[str, ...]) -> None:
 def _read_note(note: str) -> tuple[str, Any]:
     """Return a key and its value. Raises ValueError."""
     from flux_trio.cli.terminal.values import check_dotted_key, read_json_or_text
+    from flux_trio.messages.values import UnfitError, check_object
 
     key, equals, text = note.partition("=")
     if not equals:
         raise ValueError(f"no value for key={key}")
     check_dotted_key(key, note)
-    return key, read_json_or_text(key, sys.stdin.read() if text == "-" else text)
+    text = sys.stdin.read() if text == "-" else text
+    value = read_json_or_text(key, text)
+    try:
+        check_object({key: value})
+    except UnfitError:  # such as an integer of more than 64 bits
+        return key, text
+    return key, value
 
 
 COMMANDS: Final = (raise_exception, raiseall, kill, killall, urgency, memo)

@@ -112,10 +112,11 @@ class Layout:
             self.sort_keys = read_sort_keys(prefix["keys"], headings)
             text = text[prefix.end() :]
         for before, field, spec, conversion in _parsed(text):
-            if field is None:
-                self._after = before
-            else:
-                self._columns.append(_column(before, field, spec or "", conversion, headings))
+            self._after += before  # {{ and }} end a piece of text, too
+            if field is not None:
+                column = _column(self._after, field, spec or "", conversion, headings)
+                self._columns.append(column)
+                self._after = ""
 
     def lines(self, rows: Sequence[Row], *, header: bool = True) -> Iterator[str]:
         """Yield the header, then one line per row, without newlines or trailing blanks."""

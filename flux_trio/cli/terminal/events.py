@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.shown_values import HumanTimes, local_time
 from flux_trio.formats import Event, parse_event, printable, printable_json
 
@@ -86,7 +87,12 @@ def matches(event: Event, name: str, match: tuple[str, str] | None) -> bool:
 
 
 def log_path(name: str) -> str:
-    """Return the path of an eventlog below its job; `exec`, `output`, `input` are short forms."""
+    """Return the path of an eventlog below its job; `exec`, `output`, `input` are short forms.
+
+    Raises CommandError for what is no path.
+    """
+    if not all(name.split(".")):
+        raise CommandError(f"--path: expected names such as guest.exec.eventlog, got {name!r}")
     return f"guest.{name}" + (".eventlog" if name == "exec" else "") if name in _SHORT else name
 
 
