@@ -240,7 +240,7 @@ def _stories(
 
 def _figure(thing: Thing, records: Mapping[int, Record]) -> str:
     violation, following = thing
-    by = f' <span class="aside">(by {escape(violation.party)})</span>' if violation.party else ""
+    by = f' <span class="aside">(by {escape(violation.blamed)})</span>' if violation.blamed else ""
     caption = element("figcaption", escape(spelled(violation.text)) + by)
     picture = draw_sequence(
         story(violation, records), violation.record.n, f"what broke {violation.clause}"

@@ -181,7 +181,7 @@ def times(count: int) -> str:
 
 
 def _block(violation: Violation, records: Mapping[int, Record]) -> Iterator[str]:
-    yield f"{violation.clause} broken by {violation.party or 'an unknown party'}"
+    yield f"{violation.clause} broken by {violation.blamed or 'an unknown party'}"
     if violation.sentence:
         yield f"  clause: {violation.sentence}"
     yield f"  found:  {spelled(violation.text)}"
@@ -261,6 +261,7 @@ def _violation_json(violation: Violation, records: Mapping[int, Record]) -> dict
         "clause": violation.clause,
         "sentence": violation.sentence,
         "party": violation.party,
+        "role": violation.role,
         "text": spelled(violation.text),
         "because": list(violation.because),
         "n": violation.record.n,

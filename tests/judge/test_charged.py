@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
+from flux_trio.judge import Violation
 from flux_trio.messages import topics
+from flux_trio.trace import Record
 from tests.support import recorded
 from tests.support.recorded import Told, messages, recording
 
 Change = Callable[[Told], Any]
 CHARGED: list[tuple[str, Change, str, str]] = []
 
-LIFECYCLE, IN_TURN, OVERRIDE = "01", "12", "27"
+LIFECYCLE, IN_TURN, OVERRIDE, RELOAD = "01", "12", "27", "14"
 MANAGER, SCHED, EXEC = topics.JOB_MANAGER, "sched-simple", "client"
 
 
@@ -93,6 +95,55 @@ def a_rank_is_never_released(told: Told) -> None:
         each[-1]["ranks"] = each[-2]["ranks"]
 
 
+def answer(told: Told, type_: str, **data: Any) -> Any:
+    """The first answer of the execution service of this type, with these values in its data."""
+    return next(
+        each
+        for each in messages(told, "job-exec.start", "response", type=type_)
+        if data.items() <= each["payload"]["data"].items()
+    )
+
+
+def again(told: Told, one: Any, after: Any) -> None:
+    told["messages"].insert(told["messages"].index(after) + 1, {**one, "t_rel": after["t_rel"]})
+
+
+@charged(LIFECYCLE, "32.start.36", topics.JOB_EXEC)
+def the_final_release_is_lost(told: Told) -> None:
+    told["messages"].remove(answer(told, "release", final=True))
+
+
+@charged(LIFECYCLE, "32.start.17", topics.JOB_EXEC)
+def a_job_starts_twice(told: Told) -> None:
+    again(told, answer(told, "start"), answer(told, "start"))
+
+
+@charged(LIFECYCLE, "32.start.17", topics.JOB_EXEC)
+def a_job_starts_after_its_end(told: Told) -> None:
+    again(told, answer(told, "start"), answer(told, "finish"))
+
+
+@charged(RELOAD, "27.hello.12", MANAGER)
+def hello_tells_of_a_free_that_was_none(told: Told) -> None:
+    (told_of,) = [
+        each for each in messages(told, topics.SCHED_HELLO, "response") if "payload" in each
+    ]
+    told_of["payload"]["free"] = "0"
+
+
+@charged(RELOAD, "27.hello.12", MANAGER)
+def hello_tells_of_a_free_that_is_no_idset(told: Told) -> None:
+    (told_of,) = [
+        each for each in messages(told, topics.SCHED_HELLO, "response") if "payload" in each
+    ]
+    told_of["payload"]["free"] = 0
+
+
+@charged(LIFECYCLE, "20.format.2", SCHED)
+def an_r_has_another_version(told: Told) -> None:
+    success(told)["payload"]["R"]["version"] = 2
+
+
 @pytest.mark.parametrize(("number", "change", "clause", "party"), CHARGED)
 def test_what_is_broken_is_one_block_of_who_broke_it(
     number: str, change: Change, clause: str, party: str
@@ -140,3 +191,19 @@ def test_who_breaks_it_is_named(number: str, change: Change, clause: str, party:
     change(told)
     found = recorded.judged(told).violations
     assert (clause, party) in [(each.clause, each.party) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("clause", "party", "role", "blamed"),
+    [
+        ("20.format.2", SCHED, "R-producer", "sched-simple (R-producer)"),
+        ("27.success.8", SCHED, "scheduler", "sched-simple (scheduler)"),
+        ("32.start.17", topics.JOB_EXEC, "exec", "job-exec"),
+        ("27.ready.13", MANAGER, "job-manager", "job-manager"),
+    ],
+)
+def test_who_is_blamed_is_told_by_name_and_role(
+    clause: str, party: str, role: str, blamed: str
+) -> None:
+    found = Violation(clause, "", party, "", Record(1, 0.0, "send", party), (), role=role)
+    assert found.blamed == blamed

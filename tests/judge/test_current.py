@@ -298,6 +298,11 @@ def freed_while_it_is_asked_for(told: Told) -> None:
 # --- execution
 
 
+@planted("27.hello.12", RELOAD)
+def hello_tells_of_a_free_that_was_none(told: Told) -> None:
+    first(told, "job-manager.sched-hello", "response")["free"] = "0"
+
+
 @planted("32.start.11", LIFECYCLE)
 def a_start_without_r(told: Told) -> None:
     del start(told)["R"]

@@ -123,7 +123,7 @@ def test_text_has_a_block_for_each_violation_and_counts_for_each_rfc() -> None:
     assert (
         text
         == f"""\
-27.hello.1 broken by scheduler
+27.hello.1 broken by sched (scheduler)
   clause: {sentence}
   found:  expected <nothing> & got something
         1     +0.0000  job-manager -> sched: request sched.alloc id=ƒ8 jobspec={{...}}

@@ -201,7 +201,7 @@ def _print_violation(found: Violation) -> None:
     from flux_trio.formats.spelling import spelled
 
     if found.cause is None:
-        who = f" broken by {printable(found.party)}" if found.party else ""
+        who = f" broken by {printable(found.blamed)}" if found.blamed else ""
         who = "" if found.is_unexplained else who
         click.echo(f"{found.clause}{who}: {printable(spelled(found.text))}")
 

@@ -101,6 +101,6 @@ def _section(
     if last:
         yield Text(title, style=style)
     for clause, each in last.items():
-        who = f"{each.party}: " if each.party else ""
+        who = f"{each.blamed}: " if each.blamed else ""
         count = max(counts.get(clause, 0), 1)
         yield Text(f"  {clause:16} {count:5}  {printable(who + spelled(each.text))}")

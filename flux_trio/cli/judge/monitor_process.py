@@ -117,7 +117,7 @@ def watch(records: Iterable[Record], out: TextIO, edition: str) -> None:
         for found in (*monitor.observe(record), *monitor.unexplained):
             reported[found.clause] += 1
             if reported[found.clause] <= REPORTED_MAX:
-                by = printable(found.party or "an unknown party")
+                by = printable(found.blamed or "an unknown party")
                 text = printable(" ".join(found.text.split()))
                 what = found.clause if found.is_unexplained else f"{found.clause} broken by {by}"
                 print(f"{what}: {text} (record {record.n})", file=out)

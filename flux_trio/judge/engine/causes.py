@@ -50,12 +50,21 @@ class Violation(msgspec.Struct, frozen=True, gc=False):
     because: tuple[int, ...]
     jobid: int | None = None
     cause: Violation | None = None
+    role: str = ""
+    """The role in which the party broke it, as the registry names it."""
     is_missing: bool = False
     """Whether it says that an event or a message is missing, so that later records may seem wrong,
     too."""
     may_wait: bool = False
     """Whether it is an action that is due, and that may still be due at the end of a trace at rest
     without being a violation."""
+
+    @property
+    def blamed(self) -> str:
+        """The party by its name, with its role if that has another one."""
+        if self.role in ("", self.party) or self.party.endswith(self.role):
+            return self.party
+        return f"{self.party} ({self.role})" if self.party else self.role
 
     @property
     def is_unexplained(self) -> bool:

@@ -17,10 +17,20 @@ _SEND: Final[str] = Kind.SEND.value
 _RECV: Final[str] = Kind.RECV.value
 _INSTANCE: Final[str] = Kind.INSTANCE.value
 _MODULE: Final[str] = Kind.MODULE.value
+_EVENT: Final[str] = Kind.EVENT.value
 _RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
 _BROKER: Final = "broker"
 _READIES_MAX: Final = 8  # open sched-ready that are remembered; a scheduler sends one
 _START: Final = f".{topics.START_METHOD}"
+
+_SERVICES: Final = {
+    "broker": "broker",
+    "ingest": topics.JOB_INGEST,
+    "job-manager": topics.JOB_MANAGER,
+    "list-service": topics.JOB_LIST,
+    "resource": topics.RESOURCE,
+}
+"""By role: the service that has it, whatever the trace shows."""
 
 HELLOS: Final = {
     "scheduler": (topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO),
@@ -151,15 +161,33 @@ class Facts:
             return "exec"
         return "scheduler" if party in (self.scheduler, self.acquirer) and party else ""
 
-    def name_of(self, role: str, record: Record) -> str:
+    def role_as(self, party: str, role: str) -> str:
+        """Return the role in which a party breaks a clause that binds `role`."""
+        is_taken = role in ("scheduler", "exec", "job-manager", *_SERVICES)
+        own = "job-manager" if party == self.manager else self.role_of(party)
+        return own or ("" if is_taken else role)
+
+    def name_of(self, role: str, record: Record | None) -> str:
         """Return the name that a role's peer has in the trace; the role, if it is not known.
 
-        A peer that says hello has the role already, though it may be refused.
+        A role that any peer may have, such as that of who makes an R, has the peer that shows it in
+        `record`. A peer that says hello has the role already, though it may be refused. Without
+        a record nobody has done anything, and only the roles that peers have are known.
         """
-        if record.kind == _SEND and getattr(record.message, "topic", "") in HELLOS.get(role, ()):
+        exec_ = self.exec_peer or self.exec_service
+        names = {"scheduler": self.scheduler, "exec": exec_, "job-manager": self.manager}
+        if record is None:
+            return names.get(role) or _SERVICES.get(role, role)
+        is_sent, message = record.kind == _SEND, record.message
+        if is_sent and getattr(message, "topic", "") in HELLOS.get(role, ()):
             return record.party
-        names = {"scheduler": self.scheduler, "exec": self.exec_peer, "job-manager": self.manager}
-        return names.get(role) or role
+        if role == "scheduler" and is_sent and record.party == self.acquirer:
+            return record.party
+        if role in names and (name := names[role]):
+            return name
+        if role in _SERVICES:
+            return _SERVICES[role]
+        return _shown_by(role, record) or role
 
     def is_manager_gone(self, record: Record) -> bool:
         """Whether a record says that the job manager has ended; its successor knows no peers.
@@ -244,3 +272,16 @@ class Facts:
         if response.errnum and response.topic in (topics.SCHED_ALLOC, topics.SCHED_FREE):
             return replace(self, is_ready=False)
         return self
+
+
+def _shown_by(role: str, record: Record) -> str:
+    """Return the peer that has a role that any peer may have; "" if the record does not show it.
+
+    Who consumes something is not known from an event, which the job manager logs.
+    """
+    message, is_sent = record.message, record.kind == _SEND
+    if message is None:
+        return "" if record.kind != _EVENT or role.endswith("-consumer") else record.party
+    sender, receiver = (record.party, record.peer)[:: 1 if is_sent else -1]
+    is_at_other_end = type(message) is (Request if role == "rpc-server" else Response)
+    return receiver if role.startswith("rpc-") and is_at_other_end else sender

@@ -366,7 +366,7 @@ class Monitor:
         if last is None:
             return []
         return [
-            self._violation(rule, last, broken, broken.job)
+            self._violation(rule, last, broken, broken.job, is_debt=True)
             for rule in self._readers.with_debts
             if not rule.since or self.facts.has_begun(rule.since)
             for broken in (rule.debts(self) if rule.debts is not None else ())
@@ -374,13 +374,22 @@ class Monitor:
         ]
 
     def _violation(
-        self, rule: Rule, record: Record, broken: Broken, jobid: int | None
+        self,
+        rule: Rule,
+        record: Record,
+        broken: Broken,
+        jobid: int | None,
+        *,
+        is_debt: bool = False,
     ) -> Violation:
         clause = self._clauses.get(rule.clause)
         sentence = clause.text if clause is not None else ""
+        role: str = "" if clause is None else clause.violator or clause.actor
         party = broken.party
-        if not party and clause is not None:
-            party = self.facts.name_of(clause.violator or clause.actor, record)
+        if party:
+            role = self.facts.role_as(party, role)
+        elif role:
+            party = self.facts.name_of(role, None if is_debt else record)
         return Violation(
             rule.clause,
             sentence,
@@ -389,6 +398,7 @@ class Monitor:
             record,
             broken.because,
             jobid,
+            role=role,
             is_missing=broken.is_missing,
             may_wait=broken.may_wait,
         )

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, key_problem
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, idset_of, key_problem
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import EVENT, job_id, logged, message, payload, sent
+from flux_trio.judge.engine.selector import EVENT, job_id, logged, message, payload, sent, topic_of
 from flux_trio.judge.engine.view import Place, Seen, view
+from flux_trio.judge.rules.rfc27_hello import what_hello_tells_is_not_granted
+from flux_trio.judge.views.acquiring import NONE
+from flux_trio.judge.views.execution import STARTS, Start
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.holding import GRANTS, Grant
+from flux_trio.judge.views.holding import GRANTS, OVERLAPS, WRITTEN, Grant, Written
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.resource_sets import allocated, carried, execution, is_part, resources_in
 from flux_trio.judge.views.scheduling import ASKED, LINK, SUCCESSES, asked_of, is_pending, link_of
@@ -124,3 +128,32 @@ def every_allocation_has_nslots(record: Record, _seen: Seen) -> Finding:
         if "nslots" not in execution(r.value):
             return Broken(f"{r.what}: execution.nslots: expected an integer; it is missing")
     return bool(found) or None
+
+
+@RULES.judge(
+    "27.hello.12",
+    SUCCESSES,
+    sent("response", topics.SCHED_HELLO),
+    views=(*OVERLAPS, GRANTS, WRITTEN, STARTS),
+)
+def what_runs_is_held_without_what_was_freed(record: Record, seen: Seen) -> Finding:
+    """A job holds its R without the ranks in `free`: those that were freed, and no others."""
+    if topic_of(record) != topics.SCHED_HELLO:
+        return what_hello_tells_is_not_granted(record, seen)
+    jobid, text = job_id(record), payload(record).get("free", "")
+    written: Written | None = seen.at(WRITTEN, jobid)
+    start: Start | None = seen.at(STARTS, jobid)
+    grant: Grant | None = seen.at(GRANTS, jobid)
+    told = idset_of(text)
+    if told is None:
+        what = f"hello response of job {jobid}: free"
+        return Broken(f"{what}: expected an idset (RFC 22), got {text!r:.80}", party=record.party)
+    if written is None or written.resources is None or start is None:
+        return None
+    freed = NONE if grant is None else written.resources.ranks - grant.resources.ranks
+    extra = Idset.from_bits(told.bits & ~(freed.bits | start.released | start.earlier))
+    if not extra and freed <= told:
+        return True
+    expected = f"with targets {freed}" if freed - told else f"without targets {extra}"
+    text = f"job {jobid}: hello response: free: expected it {expected}, got {text!r}"
+    return Broken(text, (written.n,), party=record.party)

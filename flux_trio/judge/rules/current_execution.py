@@ -46,6 +46,10 @@ def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Findin
         asked = f"start with reattach {str(start.reattach).lower()}"
         text = f"job {job_id(record)}: {asked}: expected {expected}, got {content['type']}"
         return Broken(text, (start.sent,))
+    before = [each for each in (REATTACHED, "finish") if start.place(each)]
+    if expected == REATTACHED and before:
+        text = f"job {job_id(record)}: expected no reattached after {before[0]}"
+        return Broken(text, (start.place(before[0]),))
     return True
 
 

@@ -236,7 +236,8 @@ def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Finding:
     wrong = sorted(allocated.keys() - may_be) + sorted(surely - allocated.keys())
     if wrong:
         text = f"allocated to {sorted(allocated)}; by the messages, to {sorted(known)}"
-        return Broken(f"the scheduler's account is wrong about job {wrong[0]}: {text}")
+        text = f"the scheduler's account is wrong about job {wrong[0]}: {text}"
+        return Broken(text, party=record.party)
     for jobid, resources in allocated.items():
         written: Written | None = seen.at(WRITTEN, jobid)
         if written is not None and resources is not None and written.resources != resources:

@@ -20,7 +20,7 @@ from flux_trio.judge.checks.shapes import (
     require_object,
 )
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import errnum, job_id, payload, sent
+from flux_trio.judge.engine.selector import errnum, job_id, logged, payload, sent
 from flux_trio.judge.engine.view import Seen, Selector
 from flux_trio.judge.views.eventlogs import RESOURCES
 from flux_trio.judge.views.execution import (
@@ -31,11 +31,13 @@ from flux_trio.judge.views.execution import (
     STARTS,
     Saying,
     Start,
+    data_of,
     link_of,
     ranks_of,
     start_of,
 )
-from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
+from flux_trio.judge.views.expected_events import EXPECTED
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
 from flux_trio.judge.views.traits import says
 from flux_trio.trace import Record
 
@@ -182,19 +184,10 @@ def launched_at_the_job_managers_request(saying: Saying, record: Record, _seen: 
     return _asked_for(saying, record) if saying.kind == "start" else None
 
 
-_ONCE: Final = {"start": ("start", "finish"), "reattached": ("reattached", "finish")}
-"""Responses that come once, with those that they may not follow."""
-
-
 @RULES.by(SAYING, "32.start.3", SAID, views=(STARTS, LINK))
 def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen) -> Finding:
     if saying.is_error:
         return None
-    before = [each for each in _ONCE.get(saying.kind, ()) if each in saying.said]
-    if before:
-        n = _start(record, seen).place(before[0])
-        text = f"{_named(record)}: expected none after {before[0]}"
-        return Broken(text, (n,))
     if saying.is_of_departed:
         link = link_of(seen)
         text = f"{_named(record)}: expected none, since {link.departed}"
@@ -297,6 +290,24 @@ def _owed_releases(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (end, start.taken), job=job)
 
 
-@RULES.by(SAYING, "32.start.36", _said("release"), views=LIVES, debts=_owed_releases)
-def every_start_is_finally_released(saying: Saying, _record: Record, _seen: Seen) -> Finding:
-    return saying.kind == "final"
+@RULES.judge(
+    "32.start.36",
+    _said("release"),
+    logged("release"),
+    views=(*LIVES, EXPECTED),
+    debts=_owed_releases,
+)
+def every_start_is_finally_released(record: Record, seen: Seen) -> Finding:
+    """A final release that is logged was sent, unless the service was lost meanwhile."""
+    if record.message is not None:
+        return data_of(record).get("final") is True
+    jobid, is_final = job_id(record), context_of(record).get("final") is True
+    start: Start | None = seen.at(STARTS, jobid)
+    if start is None or not is_final or start.place("final") or start.sent < link_of(seen).lost:
+        return None
+    end = start.place("finish") or start.place("fatal")
+    if not end or seen.at(EXPECTED, (jobid, "release")):
+        return None
+    text = f"job {jobid}: its final release is logged, and the execution service sent none"
+    party = seen.facts.exec_peer
+    return Broken(text, (end, start.taken), party=party, is_missing=True)

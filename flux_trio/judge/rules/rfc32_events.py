@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import job_id, logged, name_of, while_live
-from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.engine.selector import job_id, logged, name_of, sent, while_live
+from flux_trio.judge.engine.view import Seen, Selector
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
-from flux_trio.judge.views.execution import LINK, STARTS, link_of
+from flux_trio.judge.views.execution import LINK, START, STARTS, Start, link_of
 from flux_trio.judge.views.expected_events import EXPECTED, Expected, is_told
 from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.traits import says
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -50,20 +51,26 @@ def _require_event(
     when: Callable[[Expected], bool] = lambda _expected: True,
     *,
     unasked: Callable[[Record, Seen], bool] = lambda _record, _seen: True,
+    said: Iterable[Selector] = (),
+    once: Callable[[Record, Seen], Finding] = lambda _record, _seen: None,
 ) -> None:
     """`clause`: each such answer is logged with what it said.
 
-    `unasked` says of an event that no answer asks for whether it may be there all the same.
+    `unasked` says of an event that no answer asks for whether it may be there all the same; `once`
+    judges the answers themselves, which `said` selects.
     """
 
     @RULES.judge(
         clause,
         logged(name),
+        said,
         while_live(EXPECTED, logged("clean")),
         views=(EXPECTED, LINK, STARTS, LOG),
         debts=_debts_of_events(name, when),
     )
     def judge(record: Record, seen: Seen) -> Finding:
+        if record.message is not None:
+            return once(record, seen)
         left = [each for each in _expected(seen, record, name) if when(each)]
         if name_of(record) == "clean":
             return _missing_at_the_end(record, seen, name, left)
@@ -116,7 +123,23 @@ def _release_of_its_own(record: Record, seen: Seen) -> bool:
     return bool(seen.at(STARTS, job_id(record)).sent < link.ended)
 
 
-_require_event("32.start.17", "start", unasked=_no_event)
+def _said_once(record: Record, seen: Seen) -> Finding:
+    """All shells of a job start once, and before the job is complete."""
+    start: Start | None = seen.at(STARTS, job_id(record))
+    before = [name for name in ("start", "finish") if start is not None and start.place(name)]
+    if start is None or not before:
+        return None
+    text = f"start response of job {job_id(record)}: expected none after {before[0]}"
+    return Broken(text, (start.place(before[0]),), party=record.party)
+
+
+_require_event(
+    "32.start.17",
+    "start",
+    unasked=_no_event,
+    said=sent("response", START, mark=says("start")),
+    once=_said_once,
+)
 _require_event("32.start.23", "release", unasked=_release_of_its_own)
 _require_event(
     "32.criteria.4",

@@ -91,7 +91,7 @@ def broken_at(found: Sequence[Violation]) -> list[Broken]:
 def _broken(violation: Violation, *, follows: bool = False, following: int = 0) -> Broken:
     text, because = spelled(violation.text), list(violation.because)
     n = violation.record.n
-    return Broken(violation.clause, violation.party, text, n, because, follows, following)
+    return Broken(violation.clause, violation.blamed, text, n, because, follows, following)
 
 
 def sentences(
