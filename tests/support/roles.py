@@ -185,6 +185,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.KVS_CANCEL: plain({"matchtag": 5}),
     topics.stats_of(topics.KVS): plain(),
     topics.stats_of(topics.JOB_INGEST): plain(),
+    topics.config_reload_of(topics.JOB_INGEST): plain({"config": {}}),
     # the instance
     topics.BROKER_INFO: plain(),
     topics.BROKER_SHUTDOWN: plain(),
