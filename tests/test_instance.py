@@ -225,10 +225,10 @@ async def test_error_of_the_block_is_in_a_group(autojump_clock: MockClock) -> No
 class DiesLater(MemoryStore):
     """Fails in a way that no store should."""
 
-    def lookup(self, keys: Sequence[str]) -> list[str | None]:
+    def lookup(self, keys: Sequence[str], *bounds: Any) -> list[str | None]:
         if "bad" in keys:
             raise ZeroDivisionError("bad sector")
-        return super().lookup(keys)
+        return super().lookup(keys, *bounds)
 
 
 async def test_crash_of_the_kvs_ends_the_instance(autojump_clock: MockClock) -> None:

@@ -47,7 +47,7 @@ def not_before(moment: float) -> dict[str, Any]:
 
 
 async def row(s: Scene, jobid: int, clock: SettableClock) -> JobRow:
-    found = await s.call(topics.LIST_ID, {"id": jobid, "attrs": ["all"]})
+    found = await s.call(topics.LIST_ID, {"id": jobid})
     return JobRow(found["job"], clock())
 
 

@@ -115,5 +115,4 @@ async def test_every_request_that_a_service_knows_is_on_the_page(
             with suppress(FluxError):  # its topics are in `topics`, or in another service's table
                 named |= set((await handle.call(topics.stats_of(service)))["requests"])
         services = set(instance.router.services)
-    named -= {topics.LOG_APPEND}  # flux-core's, which programs that join it use
     assert {topic for topic in named if service_of(topic) in services} == set(ASKED)
