@@ -193,6 +193,7 @@ def _check(config: Config) -> None:
     where = "job-manager.plugin-loop-limit"
     if _at(where, parse_duration, manager.plugin_loop_limit) < PLUGIN_LOOP_S_MIN:
         raise FormatError("at least 1s", manager.plugin_loop_limit, where)
+    _check_housekeeping(config)
     for index, directive in enumerate(manager.plugins):
         where = f"job-manager.plugins[{index}]"
         if directive.load is None and directive.remove is None:
@@ -207,6 +208,16 @@ def _check(config: Config) -> None:
         _check_parent(config, name, queue)
         _check_hosts(config, name, queue)
     _check_default_queue(config)
+
+
+def _check_housekeeping(config: Config) -> None:
+    table, where = config.job_manager.housekeeping, "job-manager.housekeeping.release-after"
+    if table is None or table.release_after is None:
+        return
+    _at(where, parse_duration, table.release_after)
+    if not config.edition_value.frees_in_parts:
+        expected = f"no release-after in the edition {config.edition}, which frees all at once"
+        raise FormatError(Words(expected), table.release_after, where)
 
 
 def _at(where: str, parse: Callable[[V], T], value: V) -> T:

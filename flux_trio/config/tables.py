@@ -190,6 +190,18 @@ class PerilogConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     cancel_on_exception: bool | None = msgspec.field(default=None, name="cancel-on-exception")
 
 
+class HousekeepingConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[job-manager.housekeeping]`: a command for each rank of a job that has ended.
+
+    The rank is free when the command has ended. `release-after` is an FSD: so long after the first
+    rank the ranks that are done are freed, and then each one by itself; 0 frees each by itself, and
+    without it all are freed together. Without `command` nothing is run.
+    """
+
+    command: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
+    release_after: str | None = msgspec.field(default=None, name="release-after")
+
+
 class PerilogOutputConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager.perilog]`: output lines that match one of `log-ignore` are not logged."""
 
@@ -237,6 +249,7 @@ class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     plugins: list[PluginDirective] = []
     prolog: PerilogConfig | None = None
     epilog: PerilogConfig | None = None
+    housekeeping: HousekeepingConfig | None = None
     perilog: PerilogOutputConfig = PerilogOutputConfig()
     plugin_loop_limit: str = msgspec.field(default="30s", name="plugin-loop-limit")
     user_limits: UserLimitsConfig = msgspec.field(default=UserLimitsConfig(), name="user-limits")

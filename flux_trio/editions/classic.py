@@ -22,6 +22,7 @@ CLASSIC: Final = Edition(
     prioritize=rfc27.PRIORITIZE,
     expiration=rfc27.EXPIRATION,
     free=rfc27.FREE_WHOLE,
+    frees_in_parts=False,
     feasibility=None,
     free_answer=rfc27.FREE_ANSWER,
     grants_local_properties=True,

@@ -32,6 +32,7 @@ CURRENT: Final = Edition(
     prioritize=rfc27.PRIORITIZE,
     expiration=rfc27.EXPIRATION,
     free=rfc27.FREE,
+    frees_in_parts=True,
     feasibility=rfc27.FEASIBILITY,
     free_answer=None,
     grants_local_properties=False,

@@ -30,6 +30,7 @@ class Edition(msgspec.Struct, frozen=True):
     prioritize: Codec[rfc27.Prioritize]
     expiration: Codec[rfc27.Expiration]
     free: Codec[rfc27.Free]
+    frees_in_parts: bool  # Free: several, the last one final; the job may be over before
     feasibility: Codec[rfc27.Feasibility] | None  # None: there is no service `feasibility`
     free_answer: Codec[rfc27.FreeAnswer] | None  # None: sched.free has no response
 

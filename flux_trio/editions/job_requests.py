@@ -73,6 +73,14 @@ class KillAll(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
+class HousekeepingKill(msgspec.Struct, frozen=True):
+    """The job-manager.housekeeping-kill request: of all jobs and ranks, or of those it names."""
+
+    signum: int
+    jobid: JobId | None = None
+    ranks: str | None = None
+
+
 class Memo(msgspec.Struct, frozen=True):
     """The job-manager.memo request; a value of null removes its key."""
 
@@ -172,7 +180,8 @@ class Stats(msgspec.Struct, frozen=True):
     """The job manager's part of job-manager.stats-get; `states` has numbers of jobs by state.
 
     `queues` has those of active jobs by queue; "" is the anonymous queue. `alloc_seconds` has the
-    times from submit to alloc, since the job manager has started.
+    times from submit to alloc, since the job manager has started. `housekeeping` has under
+    `running`, by job id as F58, the ranks that are `pending` and `allocated`, and `t_start`.
     """
 
     states: dict[str, int]
@@ -181,6 +190,7 @@ class Stats(msgspec.Struct, frozen=True):
     exec: ExecStats
     inactive_jobs: int
     alloc_seconds: Histogram
+    housekeeping: dict[str, Any]
 
 
 class JobException(msgspec.Struct, frozen=True):
@@ -191,6 +201,7 @@ class JobException(msgspec.Struct, frozen=True):
     severity: int
 
 
+HOUSEKEEPING_KILL: Final = codec(HousekeepingKill)
 RAISE: Final = codec(Raise)
 RAISE_ALL: Final = codec(RaiseAll)
 COUNTED: Final = codec(Counted)

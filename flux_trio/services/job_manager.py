@@ -12,6 +12,8 @@ from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import (
     FindUser,
+    Housekeep,
+    HousekeepingSignal,
     JobManagerAction,
     JobManagerInput,
     JobManagerOwnAction,
@@ -28,6 +30,7 @@ from flux_trio.messages import Request, topics
 from flux_trio.protocols import AskHook, AskJobs, CancelHook, NotifyPlugins, PluginReplayed
 from flux_trio.services.at_once import PluginNotes, PluginTurns
 from flux_trio.services.explain_job import Explainer
+from flux_trio.services.housekeeping import HousekeepingRuns
 from flux_trio.services.plugin_methods import PluginMethods, named_directive
 from flux_trio.services.recorded_core import Made, make_core
 from flux_trio.services.runner import no_other_actions, run_core
@@ -73,12 +76,20 @@ async def run(
             async def find_user(userid: int) -> None:
                 handle.post(UserFound(userid, await users(userid)))
 
+            housekeeping = HousekeepingRuns(
+                host.nursery, handle.post, handle.log, pretends=config.exec.simulate
+            )
+
             def perform(action: JobManagerOwnAction) -> None:
                 match action:
                     case PluginReplayed():
                         host.replayed(action)
                     case FindUser():
                         host.nursery.start_soon(find_user, action.userid)
+                    case Housekeep():
+                        housekeeping.begin(action)
+                    case HousekeepingSignal():
+                        housekeeping.signal(action)
                     case AskHook() | AskJobs() | CancelHook() | NotifyPlugins():
                         no_other_actions(action)  # `PluginTurns` performs them
                     case _:

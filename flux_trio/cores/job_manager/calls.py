@@ -136,6 +136,50 @@ class HistoryRead(msgspec.Struct, frozen=True):
     """Answers the read of a page of the index of finished jobs."""
 
 
+# --- housekeeping
+
+
+class Housekeep(msgspec.Struct, frozen=True):
+    """Action: run a command for each of `pending`, the ranks that a job had.
+
+    `HousekeepingEnded` comes for each. `again`: an earlier run may have left processes.
+    """
+
+    jobid: JobId
+    userid: int
+    command: tuple[str, ...]
+    ranks: str  # all ranks of the job, an idset
+    pending: tuple[int, ...]
+    again: bool = False
+
+
+class HousekeepingSignal(msgspec.Struct, frozen=True):
+    """Action: send a signal to the commands of a job on these ranks."""
+
+    jobid: JobId
+    ranks: tuple[int, ...]
+    signum: int
+
+
+class HousekeepingEnded(msgspec.Struct, frozen=True):
+    """Input: the command for a rank has ended; `failure` says how it has failed, or is empty."""
+
+    jobid: JobId
+    rank: int
+    failure: Annotated[str, Meaning.FOR_PEOPLE] = ""
+
+
+class HousekeepingRead(msgspec.Struct, frozen=True):
+    """Answers the lookup of what housekeeping held before this start."""
+
+
+class RankDrained(msgspec.Struct, frozen=True):
+    """Answers the drain of a rank whose housekeeping has failed."""
+
+    jobid: JobId
+    rank: int
+
+
 # --- queues
 
 
@@ -321,17 +365,21 @@ JobManagerCall: TypeAlias = (
     | QueuesStored
     | QueuesNoted
     | SignOfLife
+    | HousekeepingRead
+    | RankDrained
     | ReplayStep
     | AsideStep
     | PurgeStep
 )
-JobManagerTimer: TypeAlias = Literal["purge", "sweep", "sign-of-life"]
+JobManagerTimer: TypeAlias = Literal["purge", "sweep", "sign-of-life", "housekeeping"]
 JobManagerOwnInput: TypeAlias = (
-    Operation | PluginInterests | PluginReply | PluginsChanged | UserFound
+    Operation | PluginInterests | PluginReply | PluginsChanged | UserFound | HousekeepingEnded
 )
 JobManagerInput: TypeAlias = CommonInput[JobManagerTimer] | JobManagerOwnInput
 WithinTurn: TypeAlias = PluginInterests | NoteAll | PluginReply
 """What plugins say while a turn is under way: new interests, records for the trace, a reply."""
-JobManagerOwnAction: TypeAlias = FindUser | PluginReplayed | PluginAction
+JobManagerOwnAction: TypeAlias = (
+    FindUser | Housekeep | HousekeepingSignal | PluginReplayed | PluginAction
+)
 JobManagerAction: TypeAlias = CommonAction[JobManagerTimer] | JobManagerOwnAction
 JobManagerOutbox: TypeAlias = Outbox[JobManagerCall, JobManagerAction, JobManagerTimer]

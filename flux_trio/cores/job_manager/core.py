@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import (
+    HousekeepingEnded,
     JobManagerAction,
     JobManagerInput,
     JobManagerOutbox,
@@ -164,6 +165,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         """Read the stored state."""
         self._outbox.now = now
         self._parts.queue_methods.start()
+        self._parts.scheduler.housekeeping.start()
         self._parts.replay.start()
         self._parts.ledger.end_turn()
         return self._outbox.pop_actions()
@@ -215,7 +217,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
     def _do_next(self) -> bool:
         """Resume, or do what is due for jobs; return False at the end of the turn."""
         parts = self._parts
-        if not self._resumed and parts.replay.done and parts.queue_methods.restored:
+        if not self._resumed and self._is_read:
             self._resume()
         elif self._is_presenting:
             self._go_on()
@@ -231,6 +233,16 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         else:
             return parts.sweeps.step()
         return True
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether the stored state is read."""
+        parts = self._parts
+        return (
+            parts.replay.done
+            and parts.queue_methods.restored
+            and parts.scheduler.housekeeping.restored
+        )
 
     def _do_due(self) -> None:
         """Do what is due for one job after another, until plugins have to be asked."""
@@ -271,6 +283,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         for job in resumed:
             parts.scheduler.resumed(job)
             parts.exec.resumed(job)
+        parts.scheduler.housekeeping.resumed()
         parts.plugin_replays.present_resumed(resumed, parts.limits.beyond_cost(resumed))
 
     def _go_on(self) -> None:
@@ -310,6 +323,8 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 parts.plugin_replays.plugins_changed(message)
             case PluginInterests():
                 self._heed(message)
+            case HousekeepingEnded():
+                parts.scheduler.housekeeping.ended(message)
             case UserFound():
                 parts.submission.found(message)
             case TimerFired(key):
@@ -328,6 +343,8 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 self._parts.purge.look()
             case "sweep":
                 pass  # each turn does a part of the open sweeps
+            case "housekeeping":
+                self._parts.scheduler.housekeeping.release()
             case "sign-of-life":
                 self._parts.scheduler.signs_of_life.ask()
             case _:

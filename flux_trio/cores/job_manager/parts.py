@@ -172,6 +172,7 @@ class Parts(Part):
                 topics.JOB_JOURNAL: self.journal.follow,
                 topics.SCHED_HELLO: self.scheduler.hello,
                 topics.SCHED_READY: self.scheduler.ready,
+                topics.JOB_HOUSEKEEPING_KILL: self.scheduler.housekeeping.kill,
                 topics.EXEC_HELLO: self.exec.hello,
                 topics.EXEC_SERVICE: self.exec.who,
                 topics.JOB_WAIT: self.waitable.wait,

@@ -11,6 +11,7 @@ from flux_trio.cores.job_manager.calls import (
     ExpirationSent,
     GrantsRead,
     HistoryRead,
+    HousekeepingRead,
     InventoryRead,
     InventoryReadAgain,
     JobManagerCall,
@@ -20,6 +21,7 @@ from flux_trio.cores.job_manager.calls import (
     QueuesNoted,
     QueuesRead,
     QueuesStored,
+    RankDrained,
     Refusal,
     ReplayStep,
     SignOfLife,
@@ -67,6 +69,8 @@ HANDLERS: Final[dict[type[JobManagerCall], Handler]] = {
         get_args(Proposal),
         lambda parts, call, response: parts.continuations.proposed(call, response),
     ),
+    HousekeepingRead: lambda parts, _, response: parts.scheduler.housekeeping.read(response),
+    RankDrained: lambda parts, call, response: parts.scheduler.housekeeping.drained(call, response),
     BypassStored: lambda parts, call, response: parts.bypass.stored(call, response),
     SignOfLife: lambda parts, *_: parts.scheduler.silence.broken(),  # any answer, of any kind
     # users

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.formats import Idset
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, idset_of, key_problem
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import EVENT, job_id, logged, message, payload, sent, topic_of
@@ -20,7 +20,15 @@ from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import GRANTS, OVERLAPS, WRITTEN, Grant, Written
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.resource_sets import allocated, carried, execution, is_part, resources_in
-from flux_trio.judge.views.scheduling import ASKED, LINK, SUCCESSES, asked_of, is_pending, link_of
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    LINK,
+    SUCCESSES,
+    asked_of,
+    is_pending,
+    link_of,
+    scheduler_lost,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -64,6 +72,26 @@ UNFREED: Final = view(
 """By job id: the record of its free event, until all of its resources are freed with sched.free."""
 
 
+def _fold_parts(
+    had: ResourceSet | None, _part: None, record: Record, _seen: Seen
+) -> ResourceSet | None:
+    if topic_of(record) != topics.SCHED_FREE or not is_part(record):
+        return None
+    freed = resources_in(carried(record))
+    return freed if had is None or freed is None else had.union(freed)
+
+
+PARTS: Final = view(
+    "freed parts",
+    FREED,
+    sent("response", topics.SCHED_ALLOC, topics.SCHED_HELLO),
+    key=job_id,
+    fold=_fold_parts,
+    clears=scheduler_lost,
+)
+"""By job id: what was freed of its grant in parts, which the scheduler may not have received."""
+
+
 def _unfreed(seen: Seen) -> Iterable[Broken]:
     """A scheduler that has said hello since knows nothing of the job."""
     hello = link_of(seen).hello
@@ -73,7 +101,7 @@ def _unfreed(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (n,), job=jobid)
 
 
-@RULES.judge("27.free.1", FREED, views=[GRANTS, UNFREED, LINK], debts=_unfreed)
+@RULES.judge("27.free.1", FREED, views=[GRANTS, PARTS, UNFREED, LINK], debts=_unfreed)
 def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Finding:
     grant: Grant | None = seen.at(GRANTS, job_id(record))
     freed = resources_in(carried(record))
@@ -83,7 +111,8 @@ def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Finding:
         held = grant.resources.summary()
         text = f"job {job_id(record)}: {freed.summary()} is freed, but the job holds {held}"
         return Broken(text, (grant.since,))
-    left = grant.resources.difference(freed)
+    before: ResourceSet | None = seen.at(PARTS, job_id(record))
+    left = grant.resources.difference(freed if before is None else freed.union(before))
     if bool(left) is not (payload(record).get("final") is True):
         return True
     if left:

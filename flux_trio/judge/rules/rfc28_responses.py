@@ -195,8 +195,8 @@ def excluded_and_up(now: Administered, had: Acquired) -> Idset:
 
 
 def tells(rules: Rules, clause: str, *due: tuple[str, Due]) -> None:
-    """Add `clause` to the rules: a change of targets of which the holder of the default group was not
-    told yet is sent to it, in a response of a type.
+    """Add `clause` to the rules: a change of targets of which the holder of the default group was
+    not told yet is sent to it, in a response of a type.
     """
 
     def debts(seen: Seen) -> list[Broken]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from flux_trio.cores.job_manager.calls import (
     FindUser,
+    Housekeep,
+    HousekeepingEnded,
+    HousekeepingSignal,
     JobManagerAction,
     JobManagerInput,
     User,
@@ -112,7 +115,10 @@ class JobManagerAtOnce:
             for action in self._turns.turn(now, inputs):
                 if type(action) is FindUser:  # a class pattern costs several times as much
                     found.append(UserFound(action.userid, self._find_user(action.userid)))
-                elif type(action) is not PluginReplayed:  # no plugin is loaded later
+                elif type(action) is Housekeep:  # its commands are pretended
+                    ranks = action.pending
+                    found += [HousekeepingEnded(action.jobid, rank) for rank in ranks]
+                elif type(action) not in (PluginReplayed, HousekeepingSignal):
                     actions.append(action)
             inputs = [*found, *self._posted]
             self._posted.clear()

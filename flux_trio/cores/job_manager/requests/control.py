@@ -183,6 +183,7 @@ class Control(Part):
             execution,
             self._ledger.ninactive,
             self._scheduler.latency.histogram(),
+            self._scheduler.housekeeping.stats(),
         )
 
 

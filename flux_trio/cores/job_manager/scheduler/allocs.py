@@ -173,10 +173,10 @@ class Requests(Part):
         self.reranked.pop(jobid, None)
         self._send(topics.SCHED_CANCEL, self._edition.cancel.write(Cancel(jobid)), NORESPONSE)
 
-    def free(self, jobid: int, granted: ResourceSet | None) -> None:
-        """Give back what the scheduler has granted; None if its R is not known."""
-        self.step(jobid, AllocEvent.FREE)
-        payload = self._edition.free.write(Free(jobid, granted))
+    def free(self, jobid: int, granted: ResourceSet | None, *, final: bool = True) -> None:
+        """Give back what the scheduler has granted, or a part; None if its R is not known."""
+        self.step(jobid, AllocEvent.FREE if final else AllocEvent.FREE_PART)
+        payload = self._edition.free.write(Free(jobid, granted, final))
         if self._edition.free_answer is None:
             self._ledger.send(Request(topics.SCHED_FREE, payload, flags=NORESPONSE))
         else:

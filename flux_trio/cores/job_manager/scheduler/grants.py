@@ -22,7 +22,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from flux_trio.cores.job_manager.calls import GrantsRead, InventoryRead, InventoryReadAgain
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, cannot_read, values_in
 from flux_trio.cores.pages import page_size
@@ -158,9 +157,9 @@ class Grants(Part):
         self.last_number = 0
         self._set_inventory(None)
 
-    def begin(self, jobs: Iterable[ActiveJob]) -> None:
-        """At sched-hello, take the resources of `jobs` and ask for the inventory."""
-        self.allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
+    def begin(self, holders: Iterable[tuple[int, ResourceSet | None]]) -> None:
+        """At sched-hello, take what jobs hold, as far as it is known, and ask for the inventory."""
+        self.allocated.refill([(jobid, held) for jobid, held in holders if held is not None])
         self._set_inventory(None)
         self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 

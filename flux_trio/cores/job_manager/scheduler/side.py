@@ -18,6 +18,7 @@ from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.queues.silence import SignsOfLife, Silence
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.job_manager.scheduler.grants import Grants
+from flux_trio.cores.job_manager.scheduler.housekeeping import Housekeeping
 from flux_trio.cores.job_manager.waiting import LifetimeProposed, Proposal, UpdateProposed
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
@@ -91,6 +92,7 @@ class SchedulerSide(Part):
         self.signs_of_life = SignsOfLife(ledger, self.silence)
         self.requests = Requests(ledger, self.silence)
         self.grants = Grants(ledger, self)
+        self.housekeeping = Housekeeping(ledger, queues, self)
         self.granted_annotations = {}
         self.latency = Durations(LONG_S)  # of allocations, from submit to alloc
         self._link = Link()
@@ -151,7 +153,9 @@ class SchedulerSide(Part):
         """Cancel the request, or free the grant, of a job that leaves SCHED without resources."""
         self.requests.queued.discard(job.id)
         state = self.requests.allocs.of(job.id)
-        if state is _ALLOCATED:  # granted, but alloc is not logged
+        if job.id in self.housekeeping.owed:
+            pass  # it has ended: what it held is freed later
+        elif state is _ALLOCATED:  # granted, but alloc is not logged
             self._free(job.id)
         elif state is _PENDING:
             self.requests.cancel(job.id)
@@ -167,7 +171,9 @@ class SchedulerSide(Part):
         self._drop_sched_annotations(job)  # they belong to the request with the old jobspec
 
     def free(self, job: ActiveJob) -> None:
-        """Free the resources of `job`, now or after the next ready."""
+        """Free the resources of `job`, now or after the next ready; housekeeping comes before."""
+        if self.housekeeping.keeps(job):
+            return
         if self.link == LinkState.READY and self.requests.allocs.of(job.id) == AllocState.ALLOCATED:
             self._free(job.id)
 
@@ -207,7 +213,7 @@ class SchedulerSide(Part):
         """job-manager.sched-hello: a response for each job with resources, then ENODATA."""
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, "sched-hello needs the streaming flag")
-        self._ledger.edition.sched_hello.read(request)
+        hello = self._ledger.edition.sched_hello.read(request)
         if self.link != LinkState.DETACHED:
             self._end_conversation("replaced by another hello", Level.INFO, is_gone=True)
         self._link.step(LinkEvent.HELLO, request.sender)
@@ -215,12 +221,15 @@ class SchedulerSide(Part):
         self.sender = request.sender
         alloc_state = self.requests.allocs.of
         holders = [job for job in self._in_order() if alloc_state(job.id) is AllocState.HELD]
-        self.grants.begin(holders)
+        kept = self.housekeeping.told(hello.partial_ok)
+        self.grants.begin([*((job.id, job.granted) for job in holders), *self.housekeeping.held()])
         for job in holders:
             self.requests.step(job.id, _HELLO)
             held = HeldJob(job.id, job.priority, job.userid, job.t_submit)
-            payload = self._ledger.edition.held_job.write(held)
-            self._ledger.send(respond_stream(request, payload))
+            self._ledger.send(respond_stream(request, self._ledger.edition.held_job.write(held)))
+        for held in kept:
+            self.requests.step(held.id, _HELLO)
+            self._ledger.send(respond_stream(request, self._ledger.edition.held_job.write(held)))
         self._ledger.send(end_of_stream(request))
 
     def ready(self, request: Request) -> None:
@@ -251,6 +260,7 @@ class SchedulerSide(Part):
                 self._send_expiration(job.id, expiration)
             if job.state is JobState.RUN and job.jobspec_updates:
                 self.outdated.append(job.id)  # an earlier job manager may not have got to it
+        self.housekeeping.release()
 
     def lost(self, reason: str, event: LinkEvent) -> None:
         """Detach the scheduler, which is gone or has failed; the next one gets its requests."""
@@ -277,7 +287,7 @@ class SchedulerSide(Part):
         jobs = self._ledger.jobs
         for jobid in self.requests.allocs:
             job = jobs.get(jobid)
-            is_held = job is not None and _holds(job)
+            is_held = jobid in self.housekeeping.owed or (job is not None and _holds(job))
             self.requests.step(jobid, _LOST_HELD if is_held else _LOST)
             if job is not None and not is_held:  # one that holds resources waits for ready
                 self._ledger.dirty[jobid] = job
@@ -314,6 +324,25 @@ class SchedulerSide(Part):
             self._freed(answer.id)
         except FluxError as error:
             self._violated(response, error)
+
+    def free_part(self, jobid: int, part: ResourceSet, *, final: bool) -> None:
+        """Free a part of what a job held when it ended, in an edition that frees in parts."""
+        self.requests.free(jobid, part, final=final)
+        rest = self.grants.held_by(jobid)
+        self.grants.give_back(jobid)
+        if final:
+            self.requests.advance(jobid, AllocEvent.FREED)
+        elif rest is not None:
+            self.grants.allocated.hold(jobid, rest.difference(part))
+
+    def resume(self, jobid: int) -> None:
+        """Take up what housekeeping holds: the next hello tells of it."""
+        self.requests.step(jobid, AllocEvent.RESUME)
+
+    def let_go(self, jobid: int) -> None:
+        """Forget what no scheduler can be told of any more."""
+        for event in (AllocEvent.HELLO, AllocEvent.FREE, AllocEvent.FREED):
+            self.requests.step(jobid, event)
 
     def _violated(self, response: Response, error: FluxError) -> None:
         """Suspend scheduling: `response` is an error, or violates RFC 27 as `error` says."""
