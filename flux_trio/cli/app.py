@@ -34,7 +34,7 @@ HEADINGS: Final = {
         "watch": "follow",
         "top": "jobs",
     },
-    "Queues and nodes": {"queue": "admin", "resource": "admin"},
+    "Queues and nodes": {"queue": "admin", "resource": "admin", "housekeeping": "admin"},
     "Plugins and policies": {"jobtap": "admin", "simulate": "lab"},
     "Judging and faults": {
         "check": "judge",

@@ -11,6 +11,7 @@ import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.editions.common import Histogram
+from flux_trio.editions.housekeeping import Housekeeping
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages.types import USERID_UNKNOWN
 
@@ -71,14 +72,6 @@ class KillAll(msgspec.Struct, frozen=True):
     userid: int
     signum: int
     dry_run: bool = False
-
-
-class HousekeepingKill(msgspec.Struct, frozen=True):
-    """The job-manager.housekeeping-kill request: of all jobs and ranks, or of those it names."""
-
-    signum: int
-    jobid: JobId | None = None
-    ranks: str | None = None
 
 
 class Memo(msgspec.Struct, frozen=True):
@@ -180,8 +173,8 @@ class Stats(msgspec.Struct, frozen=True):
     """The job manager's part of job-manager.stats-get; `states` has numbers of jobs by state.
 
     `queues` has those of active jobs by queue; "" is the anonymous queue. `alloc_seconds` has the
-    times from submit to alloc, since the job manager has started. `housekeeping` has under
-    `running`, by job id as F58, the ranks that are `pending` and `allocated`, and `t_start`.
+    times from submit to alloc, since the job manager has started. `housekeeping` has what
+    runs on the ranks of jobs that have ended.
     """
 
     states: dict[str, int]
@@ -190,7 +183,7 @@ class Stats(msgspec.Struct, frozen=True):
     exec: ExecStats
     inactive_jobs: int
     alloc_seconds: Histogram
-    housekeeping: dict[str, Any]
+    housekeeping: Housekeeping
 
 
 class JobException(msgspec.Struct, frozen=True):
@@ -201,7 +194,6 @@ class JobException(msgspec.Struct, frozen=True):
     severity: int
 
 
-HOUSEKEEPING_KILL: Final = codec(HousekeepingKill)
 RAISE: Final = codec(Raise)
 RAISE_ALL: Final = codec(RaiseAll)
 COUNTED: Final = codec(Counted)

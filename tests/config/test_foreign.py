@@ -63,6 +63,8 @@ SAMPLES = {
     "resource.path": '"/etc/flux/R"',
     "resource.rediscover": "true",
     "resource.verify": '{ default = "strict", hostname = "ignore", gpu = "allow-missing" }',
+    "job-manager.housekeeping.command": '["/bin/true"]',
+    "job-manager.housekeeping.release-after": '"1m"\nedition = "current"',
     **{
         f"job-manager.{table}.{key}": value
         for table in ("prolog", "epilog")

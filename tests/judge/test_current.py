@@ -340,7 +340,8 @@ NEED_HEADERS = {"28.error.3"}
 
 def test_every_rule_of_the_current_edition_has_a_violation() -> None:
     rules = {rule.clause for rule in CURRENT_RULES if rule.is_current}
-    assert sorted(rules - {clause for _, clause, *_ in PLANTED}) == sorted(NEED_HEADERS)
+    shown_elsewhere = {*NEED_HEADERS, "28.criteria.5"}  # tests/testing/test_watching.py
+    assert sorted(rules - {clause for _, clause, *_ in PLANTED}) == sorted(shown_elsewhere)
 
 
 # --- no false alarms

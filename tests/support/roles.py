@@ -124,6 +124,8 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.JOB_SUBMIT_ROOM: plain({"userid": 1, "jobspecs": [{"size": 1, "costs": {}}]}),
     topics.JOB_HINDRANCE: plain({"reason": "the disk is full"}),
     topics.JOB_GETINFO: plain(),
+    topics.JOB_HOUSEKEEPING_KILL: plain({"signum": 15}),
+    topics.config_reload_of(topics.JOB_INGEST): plain({"config": {}}),
     topics.SCHED_HELLO: plain({}),
     topics.SCHED_READY: plain({}),
     topics.EXEC_HELLO: plain({}),

@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle
+from flux_trio.config import Config
 from flux_trio.formats import Jobspec
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing import ClausesBroken, simulated_instance, watched
@@ -48,6 +49,20 @@ async def test_check_of_an_instance_at_rest_asks_for_debts(autojump_clock: MockC
             client.note(Kind.RESOURCE, {"what": "down", "targets": "0"})
             await trio.sleep(SETTLE_S)
             with pytest.raises(ClausesBroken, match=DEBT):
+                broken.check()
+
+
+async def test_instance_is_judged_by_the_clauses_of_its_edition(autojump_clock: MockClock) -> None:
+    """28.criteria.5: in the current edition an excluded target is down, and not shrunk."""
+    config = Config(edition="current")
+    with watched() as broken:
+        async with simulated_instance(config=config) as instance, instance.connect() as client:
+            await client.call(topics.RESOURCE_EXCLUDE, {"targets": "1"})
+            await trio.sleep(SETTLE_S)
+            broken.check()
+            client.note(Kind.RESOURCE, {"what": "exclude", "targets": "0-1"})
+            await trio.sleep(SETTLE_S)
+            with pytest.raises(ClausesBroken, match=r"28\.criteria\.5 broken by resource"):
                 broken.check()
 
 

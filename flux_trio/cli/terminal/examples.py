@@ -288,6 +288,14 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "17": "play the world of a seed",
         "--story plan.json": "tell what happens in a world that went wrong",
     },
+    "housekeeping list": {
+        "": "which jobs' nodes are not free yet, and where the command runs",
+        "| grep ƒ2": "that of one job",
+    },
+    "housekeeping kill": {
+        "--all": "end the command everywhere, so that the nodes become free",
+        "-s KILL -t 3": "kill it on one node",
+    },
     "fsck": {
         "--statedir flux": "check the files of an instance",
         "--statedir flux --repair": "and mend what can be mended",

@@ -13,7 +13,7 @@ command runs once more where it had not ended. Left out: how the commands run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -31,6 +31,7 @@ from flux_trio.cores.kvs_calls import look_up_all, values_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux, job_requests
+from flux_trio.editions import housekeeping as payloads
 from flux_trio.editions.rfc27 import HeldJob
 from flux_trio.formats import FormatError, Idset, ResourceSet, format_fluid, parse_duration
 from flux_trio.formats.meanings import JobId, Stamp, Time
@@ -52,17 +53,6 @@ class Run(msgspec.Struct):
     pending: Idset  # ranks whose command has not ended
     free: Idset = Idset()
     due: Time | None = None  # when ranks that are done are freed without the others
-
-
-class _Stored(msgspec.Struct):
-    id: JobId
-    userid: int
-    priority: int
-    t_submit: float
-    t_start: float
-    R: dict[str, Any]
-    pending: str
-    free: str
 
 
 class Scheduler(Protocol):
@@ -240,7 +230,7 @@ class Housekeeping(Part):
 
     def kill(self, request: Request) -> None:
         """job-manager.housekeeping-kill: send a signal to the commands, as flux-core does."""
-        asked = job_requests.HOUSEKEEPING_KILL.read(request)
+        asked = payloads.KILL.read(request)
         try:
             wanted = None if asked.ranks is None else Idset.parse(asked.ranks)
         except FormatError as error:
@@ -255,17 +245,13 @@ class Housekeeping(Part):
         if ranks:
             self._ledger.outbox.send(HousekeepingSignal(jobid, tuple(ranks), signum))
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> payloads.Housekeeping:
         """Return what flux-core's `housekeeping list` reads."""
         running = {
-            _name(jobid): {
-                "t_start": run.t_start,
-                "pending": str(run.pending),
-                "allocated": str(run.held.ranks),
-            }
+            _name(jobid): payloads.Running(run.t_start, str(run.pending), str(run.held.ranks))
             for jobid, run in self.runs.items()
         }
-        return {"running": running}
+        return payloads.Housekeeping(running)
 
     # --- a restart
 
@@ -279,8 +265,7 @@ class Housekeeping(Part):
         self.restored = True
         try:
             (text,) = values_in(response)
-            stored = msgspec.json.decode(text or "[]", type=list[_Stored])
-            self.runs = {each.id: _run_of(each) for each in stored}
+            self.runs = {each.id: _run_of(each) for each in payloads.read_kept(text)}
         except (FluxError, FormatError, msgspec.MsgspecError) as error:
             self._ledger.outbox.send(Log(Level.CRIT, f"{KEY} cannot be read: {error}"))
 
@@ -294,8 +279,8 @@ class Housekeeping(Part):
                 self._run(jobid, run, again=True)
 
     def _store(self) -> None:
-        stored = [
-            _Stored(
+        kept = [
+            payloads.KeptRun(
                 jobid,
                 run.userid,
                 run.priority,
@@ -307,18 +292,18 @@ class Housekeeping(Part):
             )
             for jobid, run in self.runs.items()
         ]
-        self._ledger.store([["put", KEY, msgspec.json.encode(stored).decode()]])
+        self._ledger.store([["put", KEY, payloads.write_kept(kept)]])
 
 
-def _run_of(stored: _Stored) -> Run:
+def _run_of(kept: payloads.KeptRun) -> Run:
     return Run(
-        stored.userid,
-        stored.priority,
-        stored.t_submit,
-        stored.t_start,
-        ResourceSet.parse(stored.R),
-        Idset.parse(stored.pending),
-        Idset.parse(stored.free),
+        kept.userid,
+        kept.priority,
+        kept.t_submit,
+        kept.t_start,
+        ResourceSet.parse(kept.R),
+        Idset.parse(kept.pending),
+        Idset.parse(kept.free),
     )
 
 
