@@ -214,7 +214,9 @@ class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     `jobs` (active jobs), `jobspec-bytes` (of active jobs, as JSON, without the environment) and
     `jobspec-cost` (`formats.jobspec_cost`, of active jobs) apply to each guest. `memo-bytes` and
     `eventlog-bytes` (events that users requested) apply to each active job; with `-sum` they apply
-    to all active jobs of a guest together.
+    to all active jobs of a guest together. `stored-bytes` (what is stored of the active jobs of a
+    guest, with environments) and `finished-bytes` (of finished jobs) apply to each guest;
+    `disk-free` is what guests leave free of the disk.
     """
 
     jobs: Annotated[int, msgspec.Meta(ge=0)] = 20_000
@@ -235,6 +237,15 @@ class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
     eventlog_bytes_sum: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
         default=2**28, name="eventlog-bytes-sum"
+    )
+    stored_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=2**28, name="stored-bytes"
+    )
+    finished_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=2**28, name="finished-bytes"
+    )
+    disk_free: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=64 * 2**20, name="disk-free"
     )
 
 

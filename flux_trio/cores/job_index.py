@@ -6,8 +6,9 @@ the job is purged. These keys sort by the time at which the job became inactive:
 on the first page, the newest on the last. An instance that starts reads the active jobs only; a
 finished job costs it a row on disk.
 
-The value of an `ended` key is [userid, result, name, queue]. Lists are filtered by it, so that a
-list reads only jobs that it may show. Name and queue are marks: 32-bit numbers that are the same
+The value of an `ended` key is [userid, result, name, queue], and for a guest's job the bytes that
+are stored of it. Lists are filtered by it, so that a list reads only jobs that it may show. Name
+and queue are marks: 32-bit numbers that are the same
 for equal texts. Different texts may have the same mark, so a list compares the jobspec, too.
 """
 
@@ -41,6 +42,7 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
     result: int
     name: int
     queue: int
+    nbytes: int = 0
 
 
 _VALUE: Final = msgspec.json.Decoder(_Value)
@@ -59,7 +61,8 @@ def ended_key(job: Ended) -> str:
 
 def ended_value(job: Ended) -> str:
     """Return the value of `ended_key`."""
-    return f"[{job.userid},{job.result},{job.name},{job.queue}]"
+    nbytes = f",{job.nbytes}" if job.nbytes else ""
+    return f"[{job.userid},{job.result},{job.name},{job.queue}{nbytes}]"
 
 
 def jobid_in(key: str) -> int:
@@ -84,7 +87,9 @@ def read_ended(key: str, value: str | None) -> Ended:
         with suppress(msgspec.MsgspecError):  # a repair could not restore the value
             stored = _VALUE.decode(value)
     usec = int(key.split(".", 2)[1], 16)
-    return Ended(jobid_in(key), usec, stored.userid, stored.result, stored.name, stored.queue)
+    return Ended(
+        jobid_in(key), usec, stored.userid, stored.result, stored.name, stored.queue, stored.nbytes
+    )
 
 
 def ended_ops(job: Ended) -> list[list[str]]:

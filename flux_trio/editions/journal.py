@@ -35,6 +35,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     result: int  # a protocols.JobResult
     name: int  # the mark of its name: see `cores.job_index`
     queue: int  # the mark of its queue
+    nbytes: int = 0  # about what is stored of a guest's job; 0: not known, or the owner's
 
 
 class Follow(msgspec.Struct, frozen=True):

@@ -81,6 +81,7 @@ class Hindrance(msgspec.Struct, frozen=True):
     """The job-manager.hindrance request: why a service cannot do its part, "" when it can again."""
 
     reason: str
+    disk_free: int | None = None  # bytes; the kvs says it
 
 
 class SavedQueue(msgspec.Struct, frozen=True, omit_defaults=True):

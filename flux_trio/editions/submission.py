@@ -62,6 +62,8 @@ class Demand(msgspec.Struct, frozen=True):
 
     size: int
     """Bytes as JSON, without the environment."""
+    stored: int
+    """Bytes as JSON, with the environment."""
     costs: dict[str, int]
     """The cost of each key of `attributes.system` that has one: see `formats.jobspec_cost`."""
 

@@ -19,7 +19,17 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import BackedUp, Damaged, Fetch, MakeBackup, StopBackup, StoreOps
+from flux_trio.cores.kvs.ops import (
+    BackedUp,
+    Damaged,
+    DiskFree,
+    Fetch,
+    Fetched,
+    MakeBackup,
+    StopBackup,
+    Stored,
+    StoreOps,
+)
 from flux_trio.cores.pages import page_size
 from flux_trio.messages import Level, topics
 from flux_trio.process.threads import OWN
@@ -78,6 +88,7 @@ async def _store_in_order(
     """Perform each round in one visit to the thread; maintain the store between rounds."""
     tending = Tending(trio.current_time() + TEND_AFTER_S)
     settle_at = trio.current_time() + SETTLE_AFTER_S
+    told: int | None = None  # bytes of the disk that are free
     while True:
         actions: list[Work] = []
         if not work.statistics().current_buffer_used:  # rounds that wait come first
@@ -85,9 +96,10 @@ async def _store_in_order(
                 actions.append(await work.receive())
         actions += waiting_in(work)
         if rounds := rounds_of(actions):
-            done = await OWN.run(lambda todo: [execute_timed(store, a) for a in todo], rounds)
+            done, free = await OWN.run(perform, store, rounds)
             for result in done:
                 handle.post(result)
+            told = tell_free(handle, told, free)
         for action in actions:
             if isinstance(action, MakeBackup):
                 await back_up_between_rounds(handle, store, action, work)
@@ -96,8 +108,29 @@ async def _store_in_order(
         if trio.current_time() >= tending.at:
             tended = await OWN.run(tend, store, tending)
             tending = tended.then(trio.current_time())
+            told = tell_free(handle, told, tended.disk_free)
             for found in tended.damaged:
                 handle.post(found)
+
+
+def perform(
+    store: Store, rounds: list[StoreOps | Fetch]
+) -> tuple[list[Stored | Fetched], int | None]:
+    """Return the result of each round, and how much of the disk is free then."""
+    return [execute_timed(store, action) for action in rounds], store.disk_free()
+
+
+def tell_free(handle: Handle, told: int | None, free: int | None) -> int | None:
+    """Tell the core how much of the disk is free if that differs much from what was told last.
+
+    Returns what it knows then.
+    """
+    if free is None:
+        return told
+    if told is not None and abs(free - told) < max(TOLD_BYTES_MIN, told // TOLD_PART):
+        return told
+    handle.post(DiskFree(free))
+    return free
 
 
 async def _close(handle: Handle, store: Store) -> None:
@@ -124,6 +157,8 @@ TEND_AFTER_S: Final = 60.0  # after the start, which has other work
 SLICE_S: Final = 0.1  # between two slices: about 1 % of a core, and 600 keys a second
 SWEEP_S: Final = 24 * 3600.0  # from the end of one sweep to the next
 IDLE_S: Final = 10.0  # between two checks of free pages while no sweep is under way
+TOLD_BYTES_MIN: Final = 1 << 20  # by which free room changes before the core is told
+TOLD_PART: Final = 16  # the same, as a part of the room
 PAGES_KEPT: Final = 1024  # free pages that are kept for the next commits
 PAGES_MAX: Final = 256  # given back in a slice
 
@@ -143,6 +178,7 @@ class Tended(msgspec.Struct, frozen=True):
     damaged: list[Damaged]
     after: str | None  # None if no sweep is under way
     free: int  # free pages
+    disk_free: int | None  # bytes
 
     def then(self, now: float) -> Tending:
         """Return when the next slice is due, and where it begins."""
@@ -166,13 +202,14 @@ def tend(store: Store, tending: Tending) -> Tended:
         free = store.reclaim(PAGES_KEPT, page_size(PAGES_MAX))
     except StoreError:  # the disk is full; any other error comes again at a commit
         free = 0
+    room = store.disk_free()
     if tending.at < tending.sweep_at:
-        return Tended(tending, [], None, free)
+        return Tended(tending, [], None, free, room)
     try:
         swept = store.sweep(tending.after)
     except StoreError as error:
-        return Tended(tending, [Damaged(error.text)], None, free)
-    return Tended(tending, swept.damaged, swept.after, free)
+        return Tended(tending, [Damaged(error.text)], None, free, room)
+    return Tended(tending, swept.damaged, swept.after, free, room)
 
 
 # --- what the core asks of the store

@@ -50,8 +50,7 @@ def reserve(statedir: Path) -> Iterator[None]:
 def _keep(path: Path) -> bool:
     """Keep room on the disk by a file; return whether there is as much again."""
     try:
-        disk = os.statvfs(path.parent)
-        if disk.f_bavail * disk.f_frsize < RESERVE_BYTES:
+        if (free_bytes(path.parent) or 0) < RESERVE_BYTES:
             return False
         descriptor = open_private(path, os.O_WRONLY | os.O_CREAT)
         try:
@@ -61,6 +60,15 @@ def _keep(path: Path) -> bool:
     except OSError:  # a quota, a file system that keeps no room, or the directory is gone
         return False
     return True
+
+
+def free_bytes(directory: Path) -> int | None:
+    """Return how many bytes this user may still write on a disk; None if it does not say."""
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        return None
+    return disk.f_bavail * disk.f_frsize
 
 
 def lacks_room(path: Path) -> bool:

@@ -42,6 +42,7 @@ from flux_trio.store.checks import (
 from flux_trio.store.database_copy import copy_database
 from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
+from flux_trio.store.room import free_bytes
 from flux_trio.store.stores import StoreError
 from flux_trio.store.view import View
 
@@ -247,6 +248,10 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
         return free
+
+    def disk_free(self) -> int | None:
+        """See `Store`; None also if the file system does not say."""
+        return free_bytes(self.path.parent)
 
     def _free_pages(self) -> int:
         (free,) = self._db.execute("PRAGMA freelist_count").fetchone()

@@ -79,6 +79,9 @@ class Store(Protocol):
     def reclaim(self, kept: int, pages_max: int) -> int:
         """Give back at most `pages_max` free pages, until `kept` are left; return how many are."""
 
+    def disk_free(self) -> int | None:
+        """Return how many bytes of its disk are free for this user; None if it is on no disk."""
+
     def backup(self, path: Path, between: Callable[[], None]) -> None:
         """Copy the store to the new file `path`; it is durable on return.
 
@@ -159,6 +162,9 @@ class MemoryStore:
     def reclaim(self, kept: int, pages_max: int) -> int:  # noqa: ARG002 - the interface
         """Return 0: a dictionary has no pages."""
         return 0
+
+    def disk_free(self) -> int | None:
+        return None
 
     def backup(self, path: Path, between: Callable[[], None]) -> None:  # noqa: ARG002
         raise StoreError(Errno.EINVAL, "the store is in memory only: there is no file to copy")

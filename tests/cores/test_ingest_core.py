@@ -357,7 +357,7 @@ def test_job_beyond_a_limit_is_refused_before_it_is_stored_once_its_user_has_met
     size = len(json.dumps(JOBSPEC, separators=(",", ":")))
     assert (room.topic, room.payload) == (
         "job-manager.submit-room",
-        {"userid": GUEST_USERID, "jobspecs": [{"size": size, "costs": {}}]},
+        {"userid": GUEST_USERID, "jobspecs": [{"size": size, "stored": size, "costs": {}}]},
     )
     (answer,) = script.answer(room, {"refusals": ["20 jobs, the most"]})
     assert (answer.errnum, answer.payload) == (Errno.EINVAL, "20 jobs, the most")

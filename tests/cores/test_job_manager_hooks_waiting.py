@@ -233,7 +233,7 @@ def test_event_that_has_no_place_names_the_job_and_the_events_before() -> None:
     ledger = Parts(Outbox(), 1, Config()).ledger
     jobs = [ActiveJob(Job(n, SUBMIT), ledger.jobspecs.keep(1, b"{}")) for n in (7, 8)]
     for job in jobs:
-        ledger.admit(job, SUBMIT)
+        ledger.admit(job, SUBMIT, 2)
         ledger.log_now(job, JobEvent.MEMO, {"key": 1})
     with pytest.raises(InvalidTransition, match=r"^job 7: job: .* \(after submit, memo\)$"):
         ledger.log_now(jobs[0], JobEvent.ALLOC)

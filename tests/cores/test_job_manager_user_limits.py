@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
 from flux_trio.cores.job_manager.jobs import ledger
 from flux_trio.cores.job_manager.requests.user_limits import NOTE_BYTES_MAX, UPDATE_KEY_CHARS_MAX
+from flux_trio.cores.pages import small_pages
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest
@@ -65,6 +67,104 @@ def test_bytes_of_the_jobspecs_of_a_guest_are_bounded() -> None:
     assert "exceed user-limits.jobspec-bytes, 4000" in refusal
     m.raise_(2)
     assert refusals(m, 4, GUEST_USERID, **big) == []
+
+
+ENVIRONMENT: dict[str, Any] = {"environment": {"X": "x" * 50_000}}
+
+
+def test_environments_of_the_active_jobs_of_a_guest_are_bounded() -> None:
+    m = script(stored_bytes=150_000)
+    assert [refusals(m, jobid, GUEST_USERID, **ENVIRONMENT) for jobid in (2, 3)] == [[], []]
+    (refusal,) = refusals(m, 4, GUEST_USERID, **ENVIRONMENT)
+    assert re.fullmatch(
+        r"the jobspec has 50\d\d\d bytes, attributes.system.environment 500\d\d of them: 11\d{4} "
+        rf"bytes are stored of the active jobs of user {GUEST_USERID}, and with this one they "
+        r"exceed user-limits.stored-bytes, 150000",
+        refusal,
+    )
+    assert [refusals(m, 10 + n, OWNER_USERID, **ENVIRONMENT) for n in range(5)] == [[]] * 5
+    assert refusals(m, 20, GUEST_USERID + 1, **ENVIRONMENT) == []
+    m.raise_(2)
+    assert refusals(m, 5, GUEST_USERID, **ENVIRONMENT) == []
+
+
+def test_environments_count_after_a_restart() -> None:
+    config = limited(stored_bytes=150_000)
+    m = script(stored_bytes=150_000)
+    assert [refusals(m, jobid, GUEST_USERID, **ENVIRONMENT) for jobid in (2, 3)] == [[], []]
+    again = m.restarted(config=config)
+    (refusal,) = refusals(again, 4, GUEST_USERID, **ENVIRONMENT)
+    assert "exceed user-limits.stored-bytes" in refusal
+
+
+def low(m: ManagerScript, free: int) -> None:
+    """The kvs says how much of its disk is free."""
+    m.put(asked(topics.JOB_HINDRANCE, {"reason": "", "disk_free": free}, by="kvs"))
+
+
+def test_guests_leave_a_part_of_the_disk_free() -> None:
+    m = script(disk_free=1000)
+    low(m, 999)
+    text = "the disk has 999 bytes free: guests leave user-limits.disk-free, 1000"
+    assert refusals(m, 2, GUEST_USERID) == [text]
+    assert ask(m, topics.JOB_MEMO, memo={"a": 1}) == (Errno.ENOSPC, text)
+    assert ask(m, topics.JOB_URGENCY, urgency=1) == (Errno.ENOSPC, text)
+    update = {"updates": {"attributes.system.duration": 5}}
+    assert ask(m, topics.JOB_UPDATE, **update) == (Errno.ENOSPC, text)
+    assert refusals(m, 3, OWNER_USERID) == []
+    assert ask(m, topics.JOB_RAISE, type="cancel", severity=0)[0] == 0
+    low(m, 1000)
+    assert refusals(m, 4, GUEST_USERID) == []
+
+
+def purged(m: ManagerScript) -> list[int]:
+    told = [each for each in m.messages if getattr(each, "topic", "") == topics.JOB_PURGE_EVENT]
+    return [jobid for each in told for jobid in each.payload["jobs"]]
+
+
+def end(m: ManagerScript, *jobids: int, userid: int = GUEST_USERID) -> None:
+    """Jobs that are submitted, and canceled a second later."""
+    for jobid in jobids:
+        assert refusals(m, jobid, userid, **ENVIRONMENT) == []
+        m.now += 1
+        m.raise_(jobid)
+
+
+def test_oldest_finished_jobs_of_a_guest_are_purged_beyond_their_bytes() -> None:
+    m = ManagerScript(peers=True, config=limited(finished_bytes=200_000))
+    end(m, 1, 2, userid=OWNER_USERID)
+    end(m, 3, 4)
+    end(m, 5, userid=GUEST_USERID + 1)
+    end(m, 6)
+    assert purged(m) == []
+    end(m, 7)
+    assert purged(m) == [3]
+    end(m, 8, 9, 10, userid=OWNER_USERID)
+    end(m, 11)
+    assert purged(m) == [3, 4]
+
+
+def test_finished_jobs_of_a_guest_count_after_a_restart() -> None:
+    config = limited(finished_bytes=200_000)
+    m = ManagerScript(peers=True, config=config)
+    end(m, 1, 2, 3)
+    again = m.restarted(peers=True, config=config)
+    again.now = m.now
+    with small_pages(2):
+        end(again, 4)
+    assert purged(again) == [1]
+    end(again, 5)
+    assert purged(again) == [1, 2]
+
+
+def test_job_that_is_purged_by_its_id_counts_no_more() -> None:
+    m = ManagerScript(peers=True, config=limited(finished_bytes=200_000))
+    end(m, 1, 2, 3)
+    assert answer(m, asked(topics.JOB_PURGE_ID, {"id": 1, "force": True}))[0] == 0
+    end(m, 4)
+    assert purged(m) == [1]
+    end(m, 5)
+    assert purged(m) == [1, 2]
 
 
 def test_costs_of_the_jobspecs_of_a_guest_are_bounded() -> None:
@@ -197,7 +297,7 @@ def test_a_key_of_an_update_is_bounded() -> None:
 
 def test_room_is_told_for_several_jobs_as_if_they_were_submitted_in_order() -> None:
     m = script(jobs=2)
-    two = [{"size": 10, "costs": {}}] * 2
+    two = [{"size": 10, "stored": 10, "costs": {}}] * 2
     request = asked(topics.JOB_SUBMIT_ROOM, {"userid": GUEST_USERID, "jobspecs": two})
     _, payload = answer(m, request)
     first, second = payload["refusals"]

@@ -30,10 +30,12 @@ DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
 class Breaks(MemoryStore):
     """Fails in a way that no store should, at the key `bad`."""
 
-    def lookup(self, keys: Sequence[str]) -> list[str | None]:
+    def lookup(
+        self, keys: Sequence[str], chars_max: int | None = None, at_least: int = 1
+    ) -> list[str | None]:
         if "bad" in keys:
             raise ZeroDivisionError("bad sector")
-        return super().lookup(keys)
+        return super().lookup(keys, chars_max, at_least)
 
 
 def crash(s: Scene) -> None:
@@ -80,6 +82,7 @@ class BreaksOnDisk:
         self.page, self.count = self.inner.page, self.inner.count
         self.has_much_unsettled = False
         self.sweep, self.reclaim = self.inner.sweep, self.inner.reclaim
+        self.disk_free = self.inner.disk_free
         self.broken = False
 
     def commit(self, ops: Iterable[Op]) -> None:

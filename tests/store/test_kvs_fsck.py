@@ -229,12 +229,12 @@ def test_service_sweeps_when_it_has_time_and_logs_damage_once(
 
 def test_sweep_begins_again_a_day_after_its_end() -> None:
     begun = kvs.Tending(60.0)
-    going = kvs.Tended(begun, [], "a", 0).then(60.0)
+    going = kvs.Tended(begun, [], "a", 0, None).then(60.0)
     assert (going.at, going.after, going.sweep_at) == (60.0 + kvs.SLICE_S, "a", 0.0)
-    over = kvs.Tended(going, [], None, 0).then(70.0)
+    over = kvs.Tended(going, [], None, 0, None).then(70.0)
     assert (over.at, over.after) == (70.0 + kvs.IDLE_S, "")
     assert over.sweep_at == 70.0 + kvs.SWEEP_S
-    later = kvs.Tended(over, [], None, 5000).then(80.0)  # looks at free pages meanwhile
+    later = kvs.Tended(over, [], None, 5000, None).then(80.0)  # looks at free pages meanwhile
     assert (later.at, later.sweep_at) == (80.0 + kvs.SLICE_S, over.sweep_at)
 
 

@@ -75,9 +75,10 @@ class Submissions(Part):
 
     def demand(self, request: Request) -> submission.Demand:
         """Return what counts for the user's limits."""
-        jobspec = Jobspec.parse(self.read(request).jobspec)
+        new = self.read(request)
+        jobspec = Jobspec.parse(new.jobspec)
         size = len(msgspec.json.encode(jobspec.without_environment()))
-        return submission.Demand(size, costs_of(jobspec.system))
+        return submission.Demand(size, len(new.text), costs_of(jobspec.system))
 
 
 def _jobspec_of(request: Request, new: submission.Submit) -> dict[str, Any]:

@@ -222,6 +222,10 @@ class JobsRead(msgspec.Struct, frozen=True):
     after: KvsKey | None
 
 
+class BytesRead(msgspec.Struct, frozen=True):
+    """Answers the read of a page of the finished jobs, whose bytes are counted."""
+
+
 class EndedCount(msgspec.Struct, frozen=True):
     """Answers the count of finished jobs."""
 
@@ -297,7 +301,8 @@ class Run(msgspec.Struct, frozen=True):
     left: int  # jobs left of its batch
     force: bool
     count: int = 0
-    after: KvsKey = ""  # where the next page begins, if jobs are only counted
+    after: KvsKey = ""  # where the next page begins, if jobs are only counted, or only one user's
+    userid: int | None = None  # a guest whose oldest jobs go, by `user-limits.finished-bytes`
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -370,6 +375,7 @@ JobManagerCall: TypeAlias = (
     | ReplayStep
     | AsideStep
     | PurgeStep
+    | BytesRead
 )
 JobManagerTimer: TypeAlias = Literal["purge", "sweep", "sign-of-life", "housekeeping"]
 JobManagerOwnInput: TypeAlias = (

@@ -119,7 +119,7 @@ class Parts(Part):
         self.explaining = Explaining(
             self.ledger, self.queues, self.scheduler, self.exec, self.hindrances
         )
-        self.limits = UserLimits(self.ledger, self.queues)
+        self.limits = UserLimits(self.ledger, self.queues, self.hindrances)
         self.control = Control(self.ledger, self.scheduler, self.exec, self.limits)
         self.memos = Memos(self.ledger, self.limits)
         self.kills = Kills(self.ledger, self.exec)

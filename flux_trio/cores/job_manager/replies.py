@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 from flux_trio.cores.job_manager.calls import (
     AsideStep,
+    BytesRead,
     EventsStored,
     ExpirationSent,
     GrantsRead,
@@ -83,6 +84,7 @@ HANDLERS: Final[dict[type[JobManagerCall], Handler]] = {
         call.request, response
     ),
     QueuesNoted: lambda parts, _, response: parts.queue_methods.queues_noted(response),
+    BytesRead: lambda parts, _, response: parts.purge.finished.page_read(response),
     # work in steps: a restart, jobs that are set aside, purges
     **dict.fromkeys(
         get_args(ReplayStep),

@@ -37,6 +37,7 @@ from flux_trio.cores.kvs.ops import (
     PAGE,
     BackedUp,
     Damaged,
+    DiskFree,
     Fetched,
     KvsAction,
     KvsInput,
@@ -161,6 +162,9 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                     self._store_answered(item)
                 case Damaged():
                     self._damages.report([item])
+                case DiskFree(nbytes):
+                    self._room.disk_free = nbytes
+                    self._room.report()
                 case TimerFired():
                     self._room.retry()
                 case ClockStepped(by):
@@ -168,8 +172,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                 case Response():
                     pass  # this service asks no other service
                 case Event():
-                    if self._room.held.reason and tells_return_of(topics.JOB_MANAGER, item):
-                        self._room.report_hindrance()
+                    if self._room.has_news and tells_return_of(topics.JOB_MANAGER, item):
+                        self._room.report()
                 case _:
                     assert_never(item)
         if self._round is None and (self._queue or self._room.held.is_due):

@@ -155,8 +155,14 @@ class BackedUp(msgspec.Struct, frozen=True):
     text: str = ""
 
 
+class DiskFree(msgspec.Struct, frozen=True):
+    """Input: how many bytes are free on the disk of the store; sent when that has changed much."""
+
+    nbytes: int
+
+
 KvsTimer: TypeAlias = Literal["retry"]
-StoreInput: TypeAlias = Stored | Fetched | Damaged | BackedUp
+StoreInput: TypeAlias = Stored | Fetched | Damaged | BackedUp | DiskFree
 StoreAction: TypeAlias = StoreOps | Fetch | MakeBackup | StopBackup
 KvsInput: TypeAlias = CommonInput[KvsTimer] | StoreInput
 KvsAction: TypeAlias = CommonAction[KvsTimer] | StoreAction

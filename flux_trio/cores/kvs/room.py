@@ -1,7 +1,8 @@
 """What the kvs does while its disk is full (ENOSPC): it holds commits in order, and tries again.
 
 The first commit is tried again once a second, while reads go on. A commit that asks not to wait is
-refused at once. The kvs tells the job manager why commits wait, and `queue status` shows it. Pure.
+refused at once. The kvs tells the job manager why commits wait, and `queue status` shows it. It
+also tells how much of the disk is free, since guests have to leave some of it. Pure.
 """
 
 from __future__ import annotations
@@ -28,10 +29,17 @@ class Room(Part):
     """The commits that are held, and when they are tried again."""
 
     held: Held
+    disk_free: int | None  # bytes, when the store said it last
 
     def __init__(self, outbox: KvsOutbox) -> None:
         self._outbox = outbox
         self.held = Held()
+        self.disk_free = None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell a job manager that begins."""
+        return bool(self.held.reason) or self.disk_free is not None
 
     def retry(self) -> None:
         """Try the held commits in the next round: the retry timer has fired."""
@@ -49,7 +57,7 @@ class Room(Part):
         if is_first:
             held.reason, held.since = f"no room for commits: {text}", self._outbox.now
             self._outbox.send(Log(Level.CRIT, f"{held.reason}; trying again every second"))
-            self.report_hindrance()
+            self.report()
         held.put_back(work, [commit for commit in work.commits if self._waits(commit)])
         held.ops_max = 1
         self._outbox.set_timer(RETRY_TIMER, self._outbox.now + RETRY_S)
@@ -87,14 +95,14 @@ class Room(Part):
         waited_s = self._outbox.now - held.since
         self._outbox.send(Log(Level.NOTICE, f"there is room again, after {waited_s:.0f} s"))
         self.held = Held()
-        self.report_hindrance()
+        self.report()
 
     def pop_all(self) -> list[Waiting]:
         """Return everything that is held; from then on no commit is held."""
         held, self.held = [*self.held.queue], Held()
         return held
 
-    def report_hindrance(self) -> None:
-        """Tell the job manager why jobs wait; it may be away."""
-        reason = rfc33.HINDRANCE.write(rfc33.Hindrance(self.held.reason))
-        self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=NORESPONSE))
+    def report(self) -> None:
+        """Tell the job manager why jobs wait, and how much of the disk is free; it may be away."""
+        told = rfc33.HINDRANCE.write(rfc33.Hindrance(self.held.reason, self.disk_free))
+        self._outbox.send(Request(topics.JOB_HINDRANCE, told, flags=NORESPONSE))

@@ -173,14 +173,14 @@ def is_over(eventlog: str | None) -> bool:
     return bool(events) and events[-1].name == JobEvent.CLEAN
 
 
-def ended(job: ActiveJob, t_inactive: float) -> Ended:
+def ended(job: ActiveJob, t_inactive: float, nbytes: int) -> Ended:
     """Return the index entry of a job; `t_inactive` is in seconds since the Unix epoch."""
     result = job.result
     assert result is not None, f"{job} is active"
     updated = job.jobspec_updates
     name = name_mark(job.current_jobspec_bytes()) if updated else job.kept_jobspec.name
     usec = ended_at(t_inactive)
-    return Ended(job.id, usec, job.userid, int(result), name, mark_of(job.queue))
+    return Ended(job.id, usec, job.userid, int(result), name, mark_of(job.queue), nbytes)
 
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:

@@ -23,6 +23,7 @@ from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
 from flux_trio.cores.job_manager.waiting import LogEvent
 from flux_trio.cores.kvs_calls import look_up
 from flux_trio.editions import Edition, job_requests, rfc21
+from flux_trio.editions.journal import Ended
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
 from flux_trio.formats import EVENTLOG, Event, job_key
 from flux_trio.formats.meanings import JobId
@@ -48,6 +49,9 @@ _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
 MAX_JOBID_KEY: Final = "job-manager.max-jobid"
 """The greatest job id at the last purge or refusal: no id is used again."""
+
+JOB_BYTES: Final = 4096
+"""What is counted of each job of a guest beside its jobspec: usual events, R, rows of the index."""
 
 RECENT_MAX: Final = 10_000
 """Inactive jobs that plugins may still look up."""
@@ -103,7 +107,14 @@ class Ledger(Commits):
         self.asked_bytes = JobBytes()  # of events that users requested
         self.posted_bytes = JobBytes()  # of events that plugins posted
         self.memo_bytes = JobBytes()  # of memos, as JSON
-        self._counted = (self.jobspec_costs, self.asked_bytes, self.posted_bytes, self.memo_bytes)
+        self.stored_bytes = JobBytes()  # of jobspecs of guests, with the environment
+        self._counted = (
+            self.jobspec_costs,
+            self.asked_bytes,
+            self.posted_bytes,
+            self.memo_bytes,
+            self.stored_bytes,
+        )
         self.running = {}
         self.jobspecs = Jobspecs()
         self.ninactive = 0
@@ -119,6 +130,7 @@ class Ledger(Commits):
         self.nlogged = 0
         self._last = Event(0.0, "")  # the event that was logged last
         self.on_logged: list[EventListener] = []
+        self.on_ended: list[Callable[[Ended], None]] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self._on_event: dict[str, list[EventListener]] = {}  # by name
         self._further: dict[str, EventListener] = {  # what else follows from an event, by its name
@@ -175,15 +187,20 @@ class Ledger(Commits):
         context = rfc21.Exceptional(kind, severity, note, self.owner)
         self.log(job, JobEvent.EXCEPTION, rfc21.write(context))
 
-    def admit(self, job: ActiveJob, event: Event) -> None:
-        """Add a new job, and tell of the submit event that ingest has logged."""
+    def admit(self, job: ActiveJob, event: Event, stored: int) -> None:
+        """Add a new job, and tell of the submit event that ingest has logged.
+
+        `stored` are the bytes of its jobspec, with the environment.
+        """
         self.job_story.begin(job)
         self._add(job)
+        self._count_stored(job, stored)
         self._notify(job, event)
 
-    def resume(self, job: ActiveJob) -> None:
-        """Add a job that was read back."""
+    def resume(self, job: ActiveJob, stored: int) -> None:
+        """Add a job that was read back; `stored` as for `admit`."""
         self._add(job)
+        self._count_stored(job, stored)
         self.resumed.append(job)
 
     def leave_to_ingest(self, jobids: Container[int]) -> None:
@@ -318,6 +335,21 @@ class Ledger(Commits):
         self.users.went(job.userid, job.id)
         self.tally.went(job.id, job.queue, job.state)
 
+    def _count_stored(self, job: ActiveJob, stored: int) -> None:
+        if job.userid != self.owner:
+            self.stored_bytes.put(job.userid, job.id, stored)
+
+    def stored_of_job(self, job: ActiveJob) -> int:
+        """Return about how many bytes are stored of an active job of a guest."""
+        asked = self.asked_bytes.of_job(job.id)
+        return JOB_BYTES + self.stored_bytes.of_job(job.id) + asked
+
+    def stored_of_user(self, userid: int) -> int:
+        """Return about how many bytes are stored of the active jobs of a guest."""
+        jobs, _ = self.users.of(userid)
+        asked = self.asked_bytes.of_user(userid)
+        return JOB_BYTES * jobs + self.stored_bytes.of_user(userid) + asked
+
     def _count_memos(self, job: ActiveJob) -> None:
         """Count the memos of a job, of users and plugins."""
         size = len(msgspec.json.encode(job.memo)) if job.memo else 0
@@ -337,11 +369,15 @@ class Ledger(Commits):
 
     def _ended(self, job: ActiveJob, event: Event) -> None:
         """Remove a job that is inactive now; plugins may look it up for a while."""
+        nbytes = 0 if job.userid == self.owner else self.stored_of_job(job)
         self._remove(job)
         self.ninactive += 1
         self.recent[job.id] = job
         self.recent_bytes += job.kept_jobspec.nbytes
-        self.over.append(ended(job, event.timestamp))
+        over = ended(job, event.timestamp, nbytes)
+        self.over.append(over)
+        for listener in self.on_ended:
+            listener(over)
 
     def _raised(self, job: ActiveJob, event: Event) -> None:
         """Publish an exception: exec learns of cancels (readings: How exec learns of cancels)."""

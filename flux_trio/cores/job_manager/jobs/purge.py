@@ -10,6 +10,9 @@ A commit removes at most one job with long output, since others wait for the com
 takes seconds. Purges take turns, a page or a commit each: no job is counted twice, and a long purge
 does not delay the others. As many wait as their senders may have open. A purge by the configuration
 uses the present limits at every page: when they are lifted, it ends.
+
+Jobs of a guest are also purged by their bytes (`finished_bytes.py`): such a purge goes through the
+index from the oldest job on, and begins where the last one of the same guest has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.config import JobManagerConfig
-from flux_trio.cores.job_index import ENDED, UNKNOWN, ended_at, purge_ops, read_ended
+from flux_trio.cores.job_index import ENDED, UNKNOWN, ended_at, ended_key, purge_ops, read_ended
 from flux_trio.cores.job_manager.calls import (
     Named,
     NamedRead,
@@ -33,6 +36,7 @@ from flux_trio.cores.job_manager.calls import (
     RunStored,
 )
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.finished_bytes import FinishedBytes, bytes_of
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.kvs_calls import (
     check,
@@ -69,6 +73,7 @@ from flux_trio.protocols import Job
 
 PURGE_S: Final = 2.0  # flux-core's heartbeat, by which it purges
 PAGE_JOBS: Final = 200  # jobs of one commit
+EXCESS_PART: Final = 16  # of the limit, purged beyond it, so that not every end of a job purges one
 EVERY_JOB: Final = 1 << 62  # a batch without a limit
 
 
@@ -80,6 +85,7 @@ class Purge(Part):
 
     age_limit: float
     num_limit: int
+    bytes_limit: int  # of the finished jobs of a guest; 0: none
     purges: deque[Run | Named]  # the first has its turn
 
     def __init__(
@@ -93,7 +99,9 @@ class Purge(Part):
         self._forgotten = forgotten
         self.age_limit = UNLIMITED
         self.num_limit = UNLIMITED
+        self.bytes_limit = 0
         self.purges = deque()
+        self.finished = FinishedBytes(ledger, self._look_at_user)
 
     # --- requests
 
@@ -136,6 +144,7 @@ class Purge(Part):
         self.age_limit = UNLIMITED if age is None else parse_duration(age)
         number = config.inactive_num_limit
         self.num_limit = UNLIMITED if number is None else number
+        self.bytes_limit = config.user_limits.finished_bytes
         if age is None and number is None:
             self._ledger.outbox.clear_timer("purge")
         else:
@@ -143,12 +152,25 @@ class Purge(Part):
 
     def look(self) -> None:
         """Purge jobs beyond the limits, each time the timer fires."""
-        if not any(purge.request is None for purge in self.purges):
+        if not any(_is_of_config(purge) for purge in self.purges):
             self._begin(Run(None, 0, UNLIMITED, EVERY_JOB, force=True))
         self._look_again()
 
     def _look_again(self) -> None:
         self._ledger.outbox.set_timer("purge", self._ledger.now + PURGE_S)
+
+    def _look_at_user(self, userid: int) -> None:
+        """Purge the oldest jobs of a guest who has more of them than the limit."""
+        if self._excess(userid) <= 0:
+            return
+        if not any(isinstance(each, Run) and each.userid == userid for each in self.purges):
+            after = self.finished.oldest.get(userid, "")
+            self._begin(Run(None, 0, UNLIMITED, EVERY_JOB, True, after=after, userid=userid))
+
+    def _excess(self, userid: int) -> int:
+        """Return how many bytes of a guest are to go: somewhat more than is beyond the limit."""
+        most, found = self.bytes_limit, self.finished.totals.get(userid, 0)
+        return found - most + most // EXCESS_PART if 0 < most < found else 0
 
     def _before(self, age_limit: float) -> int:
         return 0 if age_limit < 0 else ended_at(self._ledger.now - age_limit)
@@ -219,6 +241,9 @@ class Purge(Part):
     def _handle_page(self, read: RunRead, response: Response) -> None:
         run, page = read.run, page_in(response)
         jobs = [read_ended(key, value) for key, value in page.items]
+        if run.userid is not None:
+            self._handle_page_of_user(run, run.userid, jobs, read.limit)
+            return
         before, num_limit = self._limits(run)
         surplus = 0 if num_limit < 0 else max(0, self._ledger.ninactive - num_limit)
         if not run.force:
@@ -239,6 +264,25 @@ class Purge(Part):
         if goes_on:
             self._end_turn(msgspec.structs.replace(run, after=page.keys[-1]))
         else:
+            self._end(run.count)
+
+    def _handle_page_of_user(self, run: Run, userid: int, jobs: list[Ended], limit: int) -> None:
+        """Remove jobs of a guest on this page, until those that are left are within the limit."""
+        left, chosen = self._excess(userid), []
+        for job in jobs:
+            if left > 0 and job.userid == userid:
+                chosen.append(job)
+                left -= bytes_of(job)
+        if chosen:
+            keys = [job_key(job.id, output_key(1)) for job in chosen]
+            sized = RunSized(run, tuple(chosen), left > 0)
+            self._ledger.ask(*look_up_all(keys, chars_max=1), sized)
+        elif left > 0 and len(jobs) == limit:
+            after = self.finished.oldest[userid] = ended_key(jobs[-1])
+            self._end_turn(msgspec.structs.replace(run, after=after))
+        else:
+            if left > 0:  # the clock was set back: a job may have ended before those that are gone
+                self.finished.oldest.pop(userid, None)
             self._end(run.count)
 
     def _handle_sizes(self, sized: RunSized, response: Response) -> None:
@@ -289,6 +333,7 @@ class Purge(Part):
 
     def _announce(self, jobs: Sequence[Ended]) -> None:
         self._ledger.ninactive -= len(jobs)
+        self.finished.purged(jobs)
         for job in jobs:
             if (recent := self._ledger.forget_inactive(job.id)) is not None:
                 self._forgotten(recent)
@@ -300,3 +345,7 @@ class Purge(Part):
 
 def _counted(run: Run, number: int) -> Run:
     return msgspec.structs.replace(run, count=run.count + number, left=run.left - number)
+
+
+def _is_of_config(purge: Run | Named) -> bool:
+    return purge.request is None and isinstance(purge, Run) and purge.userid is None

@@ -23,7 +23,7 @@ from flux_trio.cores.job_manager.calls import (
 )
 from flux_trio.cores.job_manager.jobs.active_job import BEGINNINGS, ActiveJob, ended
 from flux_trio.cores.job_manager.jobs.jobspecs import redacted_text
-from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
+from flux_trio.cores.job_manager.jobs.ledger import JOB_BYTES, MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.kvs_calls import (
     cannot_read,
@@ -155,10 +155,12 @@ class Replay(Part):
             return
         active = ActiveJob(job, kept)
         if not job.is_active:
-            self._ledger.over.append(ended(active, events[-1].timestamp))
+            is_guests = job.userid != self._ledger.owner
+            nbytes = JOB_BYTES + len(jobspec) + len(eventlog) if is_guests else 0
+            self._ledger.over.append(ended(active, events[-1].timestamp, nbytes))
             return
         active.stamped = events[-1].timestamp
-        self._ledger.resume(active)
+        self._ledger.resume(active, len(jobspec))
         if len(eventlog) > EVENTLOG_SMALL_BYTES:  # it is not known which user has caused it
             size = len(eventlog.encode())
             self._ledger.asked_bytes.put(job.userid, jobid, size)

@@ -3,6 +3,8 @@
 A service sends a reason when jobs begin to wait for it, and "" when they wait no longer. The reason
 is forgotten when the service goes away; the service sends it again when the job manager is back.
 The text is for users; no decision depends on it.
+
+The kvs also sends how much of its disk is free.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ class Hindrances(Part):
     """The reasons that services have sent."""
 
     reasons: dict[str, str]  # by the name of the service's peer
+    disk_free: int | None  # bytes; None if the kvs has not said
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.reasons = {}
+        self.disk_free = None
 
     @property
     def texts(self) -> list[str]:
@@ -33,7 +37,10 @@ class Hindrances(Part):
 
     def keep(self, request: Request) -> None:
         """Keep the sender's reason, in place of its last one."""
-        reason = rfc33.HINDRANCE.read(request).reason
+        hindrance = rfc33.HINDRANCE.read(request)
+        reason = hindrance.reason
+        if hindrance.disk_free is not None:
+            self.disk_free = hindrance.disk_free
         if reason:
             self.reasons[request.sender] = reason
         else:

@@ -193,8 +193,10 @@ class Submission(Part):
         if self._ledger.was_used(new.id):
             self._count(batch, (new.id, _in_use(new.id)))
             return
-        jobspec = redacted(new.jobspec)
-        demand = payloads.Demand(len(jobspec), costs_of(system_of(new.jobspec)))
+        jobspec, system = redacted(new.jobspec), system_of(new.jobspec)
+        is_owners = new.userid == self._ledger.owner
+        stored = 0 if is_owners else len(msgspec.json.encode(new.jobspec))
+        demand = payloads.Demand(len(jobspec), stored, costs_of(system))
         refusal = self._limits.refusal(new.userid, demand)
         if refusal is not None:
             self.batches[batch].full.add(new.userid)
@@ -204,7 +206,7 @@ class Submission(Part):
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
         kept = self._ledger.jobspecs.keep(new.userid, jobspec)
         job = ActiveJob(self._ledger.begun(new.id, event), kept)
-        self._ledger.admit(job, event)
+        self._ledger.admit(job, event, stored)
         if admission.refusal is not None:
             self._ledger.discard(job)
             self._count(batch, (new.id, admission.refusal))

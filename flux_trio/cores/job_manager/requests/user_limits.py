@@ -1,8 +1,8 @@
-"""Limits of one user: active jobs, bytes and cost of their jobspecs, bytes of events.
+"""Limits of one user: active jobs, bytes and cost of their jobspecs, bytes of events, the disk.
 
 `[job-manager.user-limits]` sets the limits. The instance owner may have any number of jobs, and
 twice the bytes of events, so that the owner can still log events of a job whose user is at the
-limit.
+limit. (readings: What a guest stores).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import msgspec
 
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.jobspecs import system_of
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.ledger import JOB_BYTES, Ledger
+from flux_trio.cores.job_manager.queues.hindrances import Hindrances
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
 from flux_trio.editions.submission import Demand
@@ -32,9 +33,10 @@ OWNER_FACTOR: Final = 2
 class UserLimits(Part):
     """Checks requests of users. Every refusal names the limit."""
 
-    def __init__(self, ledger: Ledger, queues: Queues) -> None:
+    def __init__(self, ledger: Ledger, queues: Queues, hindrances: Hindrances) -> None:
         self._ledger = ledger
         self._queues = queues
+        self._hindrances = hindrances
 
     def refusal(self, userid: int, jobspec: Demand) -> str | None:
         """Return why the user may not have one more active job; None if there is room."""
@@ -44,16 +46,23 @@ class UserLimits(Part):
         """Return the same for several jobs; each counts for the jobs after it."""
         ledger = self._ledger
         jobs, size = ledger.users.of(userid)
-        cost = 0 if userid == ledger.owner else ledger.jobspec_costs.of_user(userid)
+        is_owner = userid == ledger.owner
+        cost = 0 if is_owner else ledger.jobspec_costs.of_user(userid)
+        stored = 0 if is_owner else ledger.stored_of_user(userid)
+        no_room = None if is_owner else self._no_room()
         refusals = []
         for jobspec in jobspecs:
-            refusal = self._refusal(userid, jobs, size, jobspec) or self._too_costly(
-                userid, cost, jobspec.costs
+            refusal = (
+                no_room
+                or self._refusal(userid, jobs, size, jobspec)
+                or self._too_costly(userid, cost, jobspec.costs)
+                or self._too_large(userid, stored, jobspec)
             )
             refusals.append(refusal)
             if refusal is None:
                 jobs, size = jobs + 1, size + jobspec.size
                 cost += sum(jobspec.costs.values())
+                stored += jobspec.stored + JOB_BYTES
         return refusals
 
     def beyond_cost(self, jobs: Iterable[ActiveJob]) -> dict[JobId, str]:
@@ -95,6 +104,32 @@ class UserLimits(Part):
             f"this one they exceed user-limits.jobspec-cost, {most}"
         )
 
+    def _too_large(self, userid: int, before: int, jobspec: Demand) -> str | None:
+        most = self._queues.config.job_manager.user_limits.stored_bytes
+        if not most or userid == self._ledger.owner:
+            return None
+        if before + jobspec.stored + JOB_BYTES <= most:
+            return None
+        environment = jobspec.stored - jobspec.size
+        return (
+            f"the jobspec has {jobspec.stored} bytes, attributes.system.environment {environment} "
+            f"of them: {before} bytes are stored of the active jobs of user {userid}, and with "
+            f"this one they exceed user-limits.stored-bytes, {most}"
+        )
+
+    def _no_room(self) -> str | None:
+        """Return why nothing more is stored for guests; None if there is room."""
+        most = self._queues.config.job_manager.user_limits.disk_free
+        free = self._hindrances.disk_free
+        if free is None or free >= most:
+            return None
+        return f"the disk has {free} bytes free: guests leave user-limits.disk-free, {most}"
+
+    def _check_disk(self, request: Request) -> None:
+        """Raise FluxError(ENOSPC) for a guest if nothing more is stored for guests."""
+        if not request.is_owner and (no_room := self._no_room()) is not None:
+            raise FluxError(Errno.ENOSPC, no_room)
+
     def check_event(
         self, request: Request, job: ActiveJob, size: int, *, is_fatal: bool = False
     ) -> None:
@@ -111,6 +146,7 @@ class UserLimits(Part):
 
     def _check_room(self, request: Request, job: ActiveJob, before: int, size: int) -> None:
         """Raise FluxError(ENOSPC) if `size` more bytes go beyond a limit; the job has `before`."""
+        self._check_disk(request)
         limits = self._queues.config.job_manager.user_limits
         most, most_of_user = limits.eventlog_bytes, limits.eventlog_bytes_sum
         if most and before + size > most * (OWNER_FACTOR if request.is_owner else 1):
