@@ -74,6 +74,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="rewrite the snapshot files that tests compare with, instead of comparing",
     )
     parser.addoption(
+        "--innocent",
+        type=int,
+        default=1,
+        help="the seed of the innocent stories on a live flux-core",
+    )
+    parser.addoption(
         "--administration",
         default="0:3",
         metavar="FIRST:LAST",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from flux_trio.judge.checks.shapes import OBJECT
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import job_id, logged, payload, sent
-from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.durable import DURABLE
 from flux_trio.judge.views.granting import (
     ANSWERING,
@@ -20,6 +20,7 @@ from flux_trio.judge.views.granting import (
 from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
 from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
+from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import CLIENT, Record
 
@@ -28,13 +29,33 @@ RULES: Final = Rules()
 ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 
 
-@RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, DURABLE])
+STORERS: Final = view(
+    "parties that store",
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    key=lambda record: record.party,
+    fold=lambda n, _part, record, _seen: n or record.n,
+    state=Place,
+)
+"""By party: the first record by which it stores an R."""
+
+
+def _shows_commits(party: str, seen: Seen) -> bool:
+    """Whether the trace shows what a scheduler stores.
+
+    A trace of modules does not show it of a scheduler that is no module. In one that begins late
+    such a scheduler has the name of its service.
+    """
+    is_traced = seen.facts.has_come(party) or seen.at(STORERS, party) is not None
+    return bool(seen.all(DURABLE)) and party != CLIENT and is_traced
+
+
+@RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, DURABLE, STORERS])
 def r_is_stored_first(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     is_success = payload(record).get("type") == SUCCESS and record.party == seen.facts.scheduler
-    # A trace of modules has no commits of a scheduler that is no module: the kvs is not traced.
-    shows_commits = seen.all(DURABLE) and record.party != CLIENT
-    if not is_success or not shows_commits or not sched_job(seen, jobid).alloc:
+    if not is_success or not sched_job(seen, jobid).alloc:
+        return None
+    if not _shows_commits(record.party, seen):
         return None
     written: Written | None = seen.at(WRITTEN, jobid)
     if written is None:
