@@ -45,6 +45,7 @@ from flux_trio.shell.protocol import (
     Signal,
     Start,
     Survey,
+    WantsPmi,
 )
 from flux_trio.shell.stream import ShellStream, is_same_user
 
@@ -91,6 +92,7 @@ class ShellHost:
                         if isinstance(request, Start):
                             await self._jobs.cgroups.ready()
                         self._handle(client, request, nursery)
+                        self._watch_doors(clearing)
                         self._jobs.cgroups.move_on()
                         self._clear_left(clearing)
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
@@ -144,6 +146,17 @@ class ShellHost:
     def _clear_left(self, nursery: trio.Nursery) -> None:
         for job in self._jobs.pop_to_clear():
             nursery.start_soon(self._clear, job)
+
+    def _watch_doors(self, nursery: trio.Nursery) -> None:
+        came, self._jobs.pmi.came = self._jobs.pmi.came, []
+        for jobid, ours in came:
+            nursery.start_soon(self._watch_door, jobid, ours)
+
+    async def _watch_door(self, jobid: int, ours: socket.socket) -> None:
+        """Report a task that asks for PMI; without one, wait until all tasks have ended."""
+        await trio.lowlevel.wait_readable(ours)
+        if self._jobs.pmi.asked(ours):
+            self._broadcast([WantsPmi(jobid)])
 
     async def _clear(self, job: ShellJob) -> None:
         """Kill the remaining processes of a job and wait for each, even if stuck in the kernel."""

@@ -30,6 +30,7 @@ from flux_trio.shell.leftovers import Leftovers
 from flux_trio.shell.limits import limiting
 from flux_trio.shell.orphans import Orphans, name_of_host
 from flux_trio.shell.outputs import AT_ONCE_BYTES_MAX, Outputs
+from flux_trio.shell.pmi import PmiDoors, variables
 from flux_trio.shell.protocol import (
     JOBS_NAME,
     STREAMS,
@@ -72,6 +73,7 @@ class ShellJobs:
 
     def __init__(self, directory: Path, files: PrivateDirectory) -> None:
         self.inputs = JobInputs()
+        self.pmi = PmiDoors()
         self.cgroups = JobCgroups(name_of_host(directory))
         self._directory = directory
         self._files = files
@@ -318,18 +320,21 @@ class ShellJobs:
             request = msgspec.structs.replace(request, input=False)
         cwd, warning = working_directory(request.cwd)
         request = msgspec.structs.replace(request, cwd=cwd)
-        for task in request.tasks:
-            says = "" if job.pids else warning  # the first task says it, for all
-            try:
-                if task.taskid in missing and not self._launch(job, request, task, says):
-                    break
-            except ShortageError as error:
-                if job.pids:
-                    job.is_waiting = True
-                else:  # no task ever ran: the next start is its first
-                    self.inputs.end(job.id)
-                    self._forget(job)
-                return [Postponed(job.id, str(error))]
+        try:
+            with self.pmi.door(job.id, len(request.tasks)) as door:
+                for task in request.tasks:
+                    says = "" if job.pids else warning  # the first task says it, for all
+                    if task.taskid not in missing:
+                        continue
+                    if not self._launch(job, request, task, says, door):
+                        break
+        except ShortageError as error:
+            if job.pids:
+                job.is_waiting = True
+            else:  # no task ever ran: the next start is its first
+                self.inputs.end(job.id)
+                self._forget(job)
+            return [Postponed(job.id, str(error))]
         return self._all_launched(job)
 
     def _all_launched(self, job: ShellJob) -> list[ShellNotice]:
@@ -342,7 +347,9 @@ class ShellJobs:
         # tasks that ended while others waited may have left processes
         return [Started(job.id, job.failure), *self._clear(job)]
 
-    def _launch(self, job: ShellJob, request: Start, task: Task, says: str) -> bool:
+    def _launch(
+        self, job: ShellJob, request: Start, task: Task, says: str, door: int | None
+    ) -> bool:
         """Launch one task; return False if it failed. Raises ShortageError if it has to wait.
 
         `says` is written to its standard error first.
@@ -366,7 +373,11 @@ class ShellJobs:
                     stdout=stdout,
                     stderr=stderr,
                     cwd=request.cwd,
-                    env=request.env | task.env | self._orphans.mark(job.id),
+                    env=request.env
+                    | task.env
+                    | variables(door, task, len(request.tasks))
+                    | self._orphans.mark(job.id),
+                    pass_fds=() if door is None else (door,),
                     start_new_session=True,
                     preexec_fn=limiting(request.limits),
                 )

@@ -146,6 +146,12 @@ class FirstExit(msgspec.Struct, frozen=True, tag=True):
     how: str
 
 
+class WantsPmi(msgspec.Struct, frozen=True, tag=True):
+    """A task of a job has asked for PMI, which there is none of: see `pmi`."""
+
+    id: int
+
+
 class TaskSize(msgspec.Struct, frozen=True):
     """How many bytes a task has written."""
 
@@ -201,7 +207,7 @@ class Listing(msgspec.Struct, frozen=True, tag=True):
 
 ShellRequest: TypeAlias = Start | Attach | Signal | Survey | Feed | Ack | List | Shutdown
 ShellNotice: TypeAlias = (
-    Started | Postponed | FirstExit | Done | Survivors | Fed | Unknown | Listing
+    Started | Postponed | FirstExit | WantsPmi | Done | Survivors | Fed | Unknown | Listing
 )
 
 REQUESTS: Final = msgspec.json.Decoder[ShellRequest](ShellRequest)

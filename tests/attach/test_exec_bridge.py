@@ -102,6 +102,29 @@ def test_j_that_cannot_be_read_fails_the_job_and_says_why(stored: str, text: str
     assert text in raised["note"]
 
 
+@pytest.mark.parametrize(
+    ("words", "system", "text"),
+    [
+        (["flux", "broker", "--setattr=a=b"], {}, "runs no instances as jobs (flux batch, flux"),
+        (["/usr/bin/flux", "broker"], {}, "runs no instances as jobs (flux batch, flux alloc)"),
+        (["cat"], {"files.script": {"data": "x"}}, "brings no files to a job: script"),
+        (["sh"], {"shell.options.pty.interactive": 1}, "gives tasks no pseudo terminal"),
+    ],
+)
+def test_job_that_needs_what_is_left_out_fails_at_once_with_a_sentence(
+    words: list[str], system: dict[str, Any], text: str
+) -> None:
+    script = BridgeScript()
+    attributes = {f"system.{key}": value for key, value in system.items()}
+    script.start(spec=jobspec(*words, attributes=attributes))
+    (kind, raised), (last, released) = script.answers()
+    assert (kind, raised["severity"], last) == ("exception", 0, "release")
+    assert f"flux-trio attach exec {text}" in raised["note"]
+    assert released == {"ranks": "0", "final": True}
+    assert script.shell == []
+    assert list(script.kvs.spaces) == ["primary"]
+
+
 def test_start_that_cannot_be_read_fails_its_job_and_leaves_no_room() -> None:
     "R of a job whose duration is shorter than its start time can tell."
     script = BridgeScript()

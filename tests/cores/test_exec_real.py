@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.exec.exits import warning_of
-from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
+from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput, ToShell
 from flux_trio.formats import Event, Jobspec, format_eventlog, job_key, parse_eventlog
 from flux_trio.messages import Errno, Request, Response
 from flux_trio.shell.protocol import (
@@ -21,6 +21,7 @@ from flux_trio.shell.protocol import (
     Started,
     TaskSize,
     Unknown,
+    WantsPmi,
 )
 from tests.support.asking import asked, gone
 from tests.support.eventlogs import inactive, raised, running
@@ -369,3 +370,14 @@ def test_files_that_were_changed_are_an_exception_that_names_them() -> None:
     (exception, finish, _) = told(script(Done(7, 0, 1, damage=damage)))
     assert exception == ("exception", 0, "exec", f"damaged: {damage[0]}; {damage[1]}")
     assert finish == ("finish", 0)
+
+
+def test_job_whose_task_asks_for_pmi_fails_with_a_sentence_and_is_ended() -> None:
+    script = ExecScript()
+    script.started(7, jobspec("true"))
+    actions = script(WantsPmi(7), WantsPmi(7), WantsPmi(8))
+    (raised,) = told(actions)
+    assert raised[:3] == ("exception", 0, "exec")
+    assert "asked for PMI" in raised[3]
+    assert ToShell(Signal(7, 15)) in actions
+    assert [each[0] for each in told(script.end(7, 15))] == ["finish", "release"]

@@ -31,6 +31,8 @@ PIPE_FOR_EXEC = 2  # by which a child says that it could not be executed
 COMMAND, OWN = "/bin/command", "/state/shell/jobs/1.0.out"
 NOT_LAUNCHED = 1000  # a job
 PIPE_FOR_INPUT = 2  # one of them stays with the host
+PMI_DOOR = 2  # of a job of several tasks; one of them stays with the host
+LEFT_FOR_ONE_OF_TWO = PMI_DOOR + PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC
 
 
 @contextmanager
@@ -133,7 +135,7 @@ async def test_tasks_go_on_where_the_host_was_short_of_something(shell: Shell) -
     Nor is the file emptied that the first has written.
     """
     script = 'echo "task $FLUX_TASK_RANK"; cat'
-    async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
+    async with descriptors_left(shell, LEFT_FOR_ONE_OF_TWO):
         shell.start(1, "sh", "-c", script, ntasks=2, input=True)
         await shell.hear(Postponed, 1)
         await shell.output_holds(1, "task 0\n")
@@ -149,7 +151,7 @@ async def test_job_is_not_over_when_its_first_tasks_end_before_the_others_start(
     directory: Path, shell: Shell
 ) -> None:
     script = "[ $FLUX_TASK_RANK = 1 ] || exit 3"
-    async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
+    async with descriptors_left(shell, LEFT_FOR_ONE_OF_TWO):
         shell.start(1, "sh", "-c", script, ntasks=2, input=True)
         await shell.hear(Postponed, 1)
         await until(lambda: not tasks(directory))
@@ -162,7 +164,7 @@ async def test_job_is_not_over_when_its_first_tasks_end_before_the_others_start(
 
 async def test_job_whose_other_tasks_are_given_up_says_so_and_ends(shell: Shell) -> None:
     """What was to be started is not: the client has asked how the job is, not for a start."""
-    async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
+    async with descriptors_left(shell, LEFT_FOR_ONE_OF_TWO):
         shell.start(1, "cat", ntasks=2, input=True)
         await shell.hear(Postponed, 1)
     shell.send(Attach(1))

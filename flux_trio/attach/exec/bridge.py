@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.attach.exec.inputs import Inputs
-from flux_trio.attach.exec.jobspecs import with_input
+from flux_trio.attach.exec.jobspecs import left_out_of, with_input
 from flux_trio.attach.exec.journal import Journal
 from flux_trio.attach.exec.leftovers import Leftovers
 from flux_trio.attach.exec.lookups import Lookups
@@ -37,7 +37,7 @@ from flux_trio.attach.exec.mail import (
 from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.attach.mail import Forwarded, OneValueRead, Passed, Sent
 from flux_trio.cores.exec.calls import StoredKey
-from flux_trio.editions import CURRENT, rfc32
+from flux_trio.editions import CURRENT, rfc21, rfc32
 from flux_trio.editions import kvs as our_kvs
 from flux_trio.formats import FluidForm, job_directory_of, parse_fluid
 from flux_trio.messages import (
@@ -51,6 +51,7 @@ from flux_trio.messages import (
     Request,
     Response,
     expect_payload,
+    respond,
     respond_error,
     service_of,
     topics,
@@ -146,12 +147,23 @@ class Bridge:
         except FluxError:
             pass  # the core says what is wrong with it
         else:
+            if text := left_out_of(start.jobspec):
+                self._refuse_start(request, start, text)
+                return
             self._rooms.open(start)
             self._journal.asked(start.id)
             assert isinstance(request.payload, dict)
             payload = request.payload | {"jobspec": with_input(start.jobspec)}
             request = msgspec.structs.replace(request, payload=payload)
         self._mail.to_core.append(request)
+
+    def _refuse_start(self, request: Request, start: rfc32.Start, text: str) -> None:
+        """Fail a job that needs what is left out; no part of it was started, at any time."""
+        ranks = rfc21.ALL_RANKS if start.R is None else str(start.R.ranks)
+        raised = rfc32.Raised(rfc21.SEVERITY_FATAL, "exec", text)
+        for report in (raised, rfc32.Released(ranks, final=True)):
+            answer = CURRENT.start_answer.write(rfc32.StartAnswer(start.id, report))
+            self._mail.answer_broker(respond(request, answer))
 
     def _shell_asked(self, request: Request) -> None:
         service, _, method = request.topic.partition(".")

@@ -100,6 +100,7 @@ from flux_trio.shell.protocol import (
     Started,
     Survivors,
     Unknown,
+    WantsPmi,
 )
 
 
@@ -427,6 +428,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._job_changed(jobid)
             case FirstExit():
                 self._real.first_exited(notice)
+            case WantsPmi(jobid):
+                self._runs.wants_pmi(jobid)
             case Done(id=jobid):
                 self._real.done(notice)
                 self._job_changed(jobid)
@@ -440,6 +443,11 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._real.unknown(jobid)
             case Listing(ended):
                 self._ends.acknowledge_again(ended)
+            case _:
+                self._link_says(notice)
+
+    def _link_says(self, notice: ShellConnected | ShellLost | ShellFailed) -> None:
+        match notice:
             case ShellConnected():
                 self._real.connected()
                 self._manager.shell_connected()

@@ -16,6 +16,11 @@ from flux_trio.messages import Event, Response
 
 NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
 
+NO_PMI: Final = (
+    "a task has asked for PMI, by which the tasks of a job find each other: flux-trio has none, so "
+    "it runs no MPI programs and no instances of several brokers"
+)
+
 
 class Runs(Part):
     """Hands each job to `RealJobs` or `SimulatedJobs`."""
@@ -78,6 +83,13 @@ class Runs(Part):
             self._kind(job).stop(job, SIGTERM)
         else:
             self._real.give_up(job)
+
+    def wants_pmi(self, jobid: int) -> None:
+        """Fail a job whose tasks ask for each other: each would think to be the only one."""
+        job = self._jobs.running(jobid)
+        if job is not None and not job.killed:
+            self._starts.exception(job, NO_PMI)
+            self.killed(job)
 
     # Targets that go down
 
