@@ -33,11 +33,17 @@ def sign(userid: int, jobspec: bytes) -> str:
     return ".".join([*(base64.b64encode(part).decode() for part in parts), _SIGNATURE])
 
 
+def content(j: str) -> bytes:
+    """Return the jobspec in a J that was accepted before, by whatever mechanism it is signed.
+
+    Raises FormatError.
+    """
+    return _decoded(_parts(j)[1], "a jobspec")
+
+
 def unwrap(j: str) -> SignedJobspec:
     """Return what J says. Raises FormatError."""
-    parts = j.split(".")
-    if len(parts) != _PARTS:
-        raise FormatError(f"{_PARTS} parts that dots separate", j[:_SHOWN], "J")
+    parts = _parts(j)
     header = dict(_pairs(_decoded(parts[0], "a header")))
     mechanism = header.get("mechanism", "")
     if mechanism != "snone":
@@ -46,6 +52,13 @@ def unwrap(j: str) -> SignedJobspec:
     if not (userid.isascii() and userid.isdecimal()):
         raise FormatError("a userid in the header", userid, "J")
     return SignedJobspec(int(userid), _decoded(parts[1], "a jobspec"))
+
+
+def _parts(j: str) -> list[str]:
+    parts = j.split(".")
+    if len(parts) != _PARTS:
+        raise FormatError(f"{_PARTS} parts that dots separate", j[:_SHOWN], "J")
+    return parts
 
 
 def _pairs(header: bytes) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.formats import FormatError, apply_update, parse_jobspec, value_at
-from flux_trio.formats.signed_jobspec import unwrap
+from flux_trio.formats.signed_jobspec import content
 
 ENVIRONMENT: Final = "attributes.system.environment"
 STDIN: Final = "attributes.system.shell.options.input.stdin"
@@ -59,7 +59,7 @@ def left_out_of(jobspec: dict[str, Any]) -> str:
 
 def jobspec_in(j: str, more: Mapping[str, str]) -> str:
     """Return the jobspec in J, with `more` in its environment. Raises FormatError."""
-    jobspec = parse_jobspec(unwrap(j).jobspec)
+    jobspec = parse_jobspec(content(j))
     environment = {**jobspec.environment, **more}
     environment.pop(REMOVED, None)
     json = apply_update(jobspec.to_json(), ENVIRONMENT, environment)
