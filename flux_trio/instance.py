@@ -45,7 +45,7 @@ from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config, add_queue_properties
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import Hostlist, Idset, ResourceSet, check_utf8
-from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, search_path
+from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, reason_of_end, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -72,7 +72,13 @@ from flux_trio.services.module_process import (
 from flux_trio.services.user_database import unix_user
 from flux_trio.store.backup import Mark, take
 from flux_trio.store.sqlite_store import SqliteStore
-from flux_trio.store.state_directory import STATE_FILE, address_files, open_to_guests, tokens_in
+from flux_trio.store.state_directory import (
+    HELD_FILE,
+    STATE_FILE,
+    address_files,
+    open_to_guests,
+    tokens_in,
+)
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Kind, Sink, Trace, TurnSink
 from flux_trio.transports import (
@@ -294,6 +300,11 @@ class Instance:
                 text = f"the wall clock was set {way} by {abs(by):.3f} s"
                 self.write_log(Level.WARNING, "broker", text)
 
+    def tell_last_end(self, statedir: Path) -> None:
+        """Log which plugin has ended the last process with this state directory, if one has."""
+        if reason := reason_of_end(statedir / HELD_FILE):
+            self.write_log(Level.ERR, "job-manager", f"the last instance: {reason}")
+
     def name_who_stays(self) -> None:
         """Log the modules that have not ended."""
         names = ", ".join(module.name for module in self.supervisor.list())
@@ -332,6 +343,8 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
         check_utf8(str(given.statedir), "statedir")
     async with trio.open_nursery() as nursery:
         instance = Instance(config, given, nursery)
+        if given.statedir is not None:
+            instance.tell_last_end(given.statedir)
         try:
             with rare_collections():
                 await _bring_up(instance, given, config, nursery)

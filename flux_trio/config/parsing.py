@@ -44,7 +44,7 @@ from flux_trio.formats import (
 )
 from flux_trio.messages import UnfitError, check_object
 
-PLUGIN_LOOP_S_MIN: Final = 1.0  # a lower limit would interrupt plugins that only take long
+PLUGIN_LOOP_S_MIN: Final = 1.0  # a lower limit would end a process whose plugins only take long
 
 V = TypeVar("V")
 T = TypeVar("T")

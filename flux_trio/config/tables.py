@@ -252,8 +252,8 @@ class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager]`: `plugins` adds plugins to the builtin ones, in the order of the directives.
 
-    Finished jobs beyond one of the limits, an FSD and a number, are purged. Code of a plugin that
-    holds the instance for `plugin-loop-limit` (FSD, at least 1s) is interrupted. With
+    Finished jobs beyond one of the limits, an FSD and a number, are purged. A call of a
+    plugin that has used `plugin-loop-limit` (FSD, at least 1s) of CPU time ends the process. With
     `stop-queues-on-restart`, started queues are stopped when the job manager starts again.
     """
 

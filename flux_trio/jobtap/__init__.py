@@ -8,21 +8,16 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
-from flux_trio.jobtap.calls import (
-    CANCELED,
-    HostServices,
-    ends_with_loop,
-    failure_listeners,
-    reporting_failures,
-)
+from flux_trio.jobtap.calls import CANCELED, HostServices, failure_listeners, reporting_failures
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, on_many, service
-from flux_trio.jobtap.errors import HandlerFailed, NotAllowed, PluginError, PluginLoop, Reject
+from flux_trio.jobtap.errors import HandlerFailed, NotAllowed, PluginError, Reject
 from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
 from flux_trio.jobtap.job import Job, JobLookup
 from flux_trio.jobtap.loaded import PluginMethod
 from flux_trio.jobtap.loading import Loader, load_file, may_wait, search_path
+from flux_trio.jobtap.lock_timers import OwnProcess, ending_with_plugins, own_process, reason_of_end
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.sources import PluginSource, made, plugin_sources
 from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
@@ -70,10 +65,10 @@ __all__ = [
     "Level",
     "Loader",
     "NotAllowed",
+    "OwnProcess",
     "Plugin",
     "PluginError",
     "PluginHost",
-    "PluginLoop",
     "PluginMethod",
     "PluginSource",
     "Reject",
@@ -84,7 +79,7 @@ __all__ = [
     "UpdateAllowed",
     "UpdateAsked",
     "counter",
-    "ends_with_loop",
+    "ending_with_plugins",
     "enter",
     "failure_listeners",
     "leave",
@@ -94,7 +89,9 @@ __all__ = [
     "on",
     "on_many",
     "open_host",
+    "own_process",
     "plugin_sources",
+    "reason_of_end",
     "reporting_failures",
     "search_path",
     "service",

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from sys import getrecursionlimit, setrecursionlimit
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ import trio
 
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.catalogue import CUSTOM
-from flux_trio.jobtap.errors import HandlerFailed, PluginLoop
+from flux_trio.jobtap.errors import HandlerFailed
 from flux_trio.jobtap.failures import (
     NoAnswer,
     attempt,
@@ -26,9 +26,9 @@ from flux_trio.jobtap.failures import (
     place_of,
 )
 from flux_trio.jobtap.loaded import Entry, Loaded
+from flux_trio.jobtap.loop_watch import LOOK_S, LoopWatch
 from flux_trio.jobtap.results import STACK_CHARS_MAX, readable, shown
-from flux_trio.jobtap.tasks import Work, stepped
-from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
+from flux_trio.jobtap.tasks import Work
 from flux_trio.messages import Errno, FluxError, Level
 from flux_trio.protocols import Jobs, JobView
 from flux_trio.trace import Kind
@@ -140,23 +140,17 @@ def reporting_failures(report: Callable[[BaseException], object]) -> Iterator[No
         failure_listeners.reset(token)
 
 
-ends_with_loop: Final[ContextVar[bool]] = ContextVar("ends_with_loop", default=False)
-"""Whether the hosts of this context call no handler any more after an endless loop: for worlds."""
-
-
 class Caller:
     """Calls functions of plugins.
 
     `jobs` is set to the jobs of the job manager before the first question.
     """
 
-    def __init__(self, given: HostServices, blocked_s: float = BLOCKED_S) -> None:
+    def __init__(self, given: HostServices, look_s: float = LOOK_S) -> None:
         self.given = given
         self.jobs: Jobs = NoJobs()
-        self.watchdog = Watchdog(blocked_s, self._blocked, put_back=self._say_put_back)
-        self.recursion_limit = getrecursionlimit()
+        self.watch = LoopWatch(look_s, name_of, partial(given.log, Level.ERR))
         self.plugins: list[Loaded] = []  # in the order in which they are asked
-        self.ends_with_loop = ends_with_loop.get()
         self._now, self._note_all = given.now, given.note_all
         self._is_traced = given.is_traced
 
@@ -173,37 +167,12 @@ class Caller:
             self._record(entry, entry.label, view, None, problem, began, t_began)
 
     def watched(self, entry: Entry, view: JobView | None, *args: Any) -> Any:
-        """Call a function of a plugin while the watchdog watches; re-raise its error."""
-        outer = self.watchdog.running
-        self.watchdog.running = (entry, view)
+        """Call a function of a plugin, marked for the watch; re-raise its error."""
+        outer, self.watch.running = self.watch.running, (entry, view)
         try:
             return entry.function(*args)
         finally:
-            self.put_back()
-            self.watchdog.running = outer
-
-    def put_back(self) -> None:
-        """Put the recursion limit back, if the plugin that ran just now has changed it."""
-        if getrecursionlimit() != self.recursion_limit:
-            setrecursionlimit(self.recursion_limit)
-            problem = f"changed the recursion limit, which is {self.recursion_limit} again"
-            self._blame(self.watchdog.running, problem)
-
-    def _say_put_back(self, changed: list[str]) -> None:
-        text = f"a plugin has changed {', '.join(changed)}: put back"
-        self.given.log(Level.ERR, text)
-
-    async def awaited(
-        self, entry: Entry, view: JobView | None, awaitable: Awaitable[Any], work: Work
-    ) -> Any:
-        """Await an awaitable of a plugin, in its task, while the watchdog watches each step."""
-
-        def step(begins: bool) -> None:
-            if not begins:
-                self.put_back()
-            self.watchdog.running = (entry, view) if begins else None
-
-        return await stepped(awaitable, step, lambda: work.is_canceled)
+            self.watch.running = outer
 
     async def answer_of(self, work: Work, limit_s: float) -> tuple[Any, BaseException | None]:
         """Return the value and the error of a task; after `limit_s` seconds there is no answer."""
@@ -221,7 +190,7 @@ class Caller:
         said, error = attempt(self.watched, entry, None, arg)
         if error is None and is_awaitable(said):
             work = owner.tasks.new(entry.label)
-            work.start(self.awaited(entry, None, said, work))
+            work.start(said)
             said, error = await self.answer_of(work, owner.deadline)
         problem = None if error is None else describe(error)
         self._record(entry, entry.label, None, None, problem, began, t_began)
@@ -231,16 +200,16 @@ class Caller:
         """Run a background task of a plugin; log its error, which ends only this task."""
         entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
         work = loaded.tasks.new(entry.label)
-        work.start(self._run_task(entry, args, work))
+        work.start(self._run_task(entry, args))
 
-    async def _run_task(self, entry: Entry, args: Any, work: Work) -> None:
+    async def _run_task(self, entry: Entry, args: Any) -> None:
         loaded, began = entry.owner, self.given.now()
         awaitable, error = attempt(entry.function, *args)
         if error is None and not is_awaitable(awaitable):
             error = TypeError(f"expected an async function, got one that returned {awaitable!r}")
         if error is None:
             try:
-                await self.awaited(entry, None, awaitable, work)
+                await awaitable
             except BaseException as raised:
                 error = failure_in(raised)
                 if is_interrupt(error):
@@ -250,7 +219,6 @@ class Caller:
             stack = "".join(traceback.format_exception(error))
             self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
             _report(error, text)
-            self._silence_after(error)
             self.note_failure(entry, error, began)
 
     def note_failure(self, entry: Entry, error: BaseException, began: float) -> None:
@@ -264,13 +232,6 @@ class Caller:
         text += place_of(entry.function, error, entry.owner.files)
         self.given.log(Level.ERR, text)
         _report(error, text)
-        self._silence_after(error)
-
-    def _silence_after(self, error: BaseException | None) -> None:
-        """Call no handler any more if the error is an endless loop that ends all."""
-        if self.ends_with_loop and isinstance(error, PluginLoop):
-            for loaded in self.plugins:
-                loaded.silence()
 
     def _record(
         self,
@@ -289,18 +250,13 @@ class Caller:
         self._note_all(HOOK, [note_of(entry.plugin, hook, jobid, result, problem, ended - began)])
         return ended, t_ended
 
-    def _blocked(self, running: tuple[Entry | str, JobView | None], stack: str) -> None:
-        self._blame(running, f"blocked the instance without a checkpoint:\n{stack}")
 
-    def _blame(self, running: tuple[Entry | str, JobView | None], problem: str) -> None:
-        """Log what the code of a plugin did; `running` is the watchdog's mark of it."""
-        entry, view = running
-        text = (
-            f"{entry} {problem}"
-            if isinstance(entry, str)
-            else blame(entry, entry.label, view, problem)
-        )
-        self.given.log(Level.ERR, text)
+def name_of(mark: tuple[Entry | str, JobView | None]) -> str:
+    """Return the name of the call that a mark of the watch stands for."""
+    entry, view = mark
+    return (
+        entry if isinstance(entry, str) else f"plugin {entry.plugin}: {entry.label}{of_job(view)}"
+    )
 
 
 def _report(error: BaseException | None, text: str) -> None:

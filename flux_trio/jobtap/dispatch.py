@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import repeat, takewhile
-from sys import getrecursionlimit
 from time import perf_counter
 from typing import Any, Final
 
@@ -31,10 +30,10 @@ from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import attempt, describe, is_awaitable, is_interrupt, refusal_in
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
+from flux_trio.jobtap.loop_watch import LOOK_S
 from flux_trio.jobtap.question import NOTHING_SAID, PendingQuestion
 from flux_trio.jobtap.results import priorities_in, problem_with, shown
 from flux_trio.jobtap.tasks import current_work
-from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.protocols import (
     CONF_UPDATE,
     DESTROY,
@@ -73,8 +72,8 @@ class Dispatcher(Caller):
     `config` is the configuration that no plugin has refused.
     """
 
-    def __init__(self, given: HostServices, config: Config, blocked_s: float = BLOCKED_S) -> None:
-        super().__init__(given, blocked_s)
+    def __init__(self, given: HostServices, config: Config, look_s: float = LOOK_S) -> None:
+        super().__init__(given, look_s)
         self.config = config
         self.subscribers: dict[int, set[str]] = {}  # job id → names of plugins
         self.topics_changed = True  # since the last `news`
@@ -302,12 +301,12 @@ class Dispatcher(Caller):
         question, args = pending.question, pending.own_args
         topic, view = question.topic, question.job
         jobid = None if view is None else view.id
-        watchdog, outer = self.watchdog, self._pending
+        watch, outer = self.watch, self._pending
         self._pending = pending
         t_began = perf_counter()
         try:
             for entry in pending.rest:
-                watchdog.running = (entry, view)
+                watch.running = (entry, view)
                 operations = pending.operations
                 mark = 0 if operations is None else len(operations)
                 said, error, taken = None, None, True
@@ -323,8 +322,6 @@ class Dispatcher(Caller):
                     if is_interrupt(raised):
                         raise
                     error = raised
-                if getrecursionlimit() != self.recursion_limit:  # inline: every call passes here
-                    self.put_back()
                 if taken and error is None:
                     t_ended = perf_counter()
                     spent = t_ended - t_began
@@ -346,7 +343,7 @@ class Dispatcher(Caller):
                 if pending.is_decided:
                     break
         finally:
-            watchdog.running, self._pending = None, outer
+            watch.running, self._pending = None, outer
         return pending.answer()
 
     def _note_calls(self, series: Series) -> None:
@@ -362,11 +359,11 @@ class Dispatcher(Caller):
         series.notes, series.began = [], now
 
     def _start_async(self, pending: PendingQuestion, call: Call, said: Awaitable[Any]) -> None:
-        entry, view = call.entry, pending.question.job
+        entry, question = call.entry, pending.question
         work = pending.work = entry.owner.tasks.new(
-            f"{pending.question.topic}{of_job(view)}", pending
+            f"{question.topic}{of_job(question.job)}", pending
         )
-        work.start(self.awaited(entry, view, said, work))
+        work.start(said)
         if pending.question.ticket:
             self._awaited[pending.question.ticket] = pending
         entry.owner.tasks.start_soon(self._await_handler, pending, call)

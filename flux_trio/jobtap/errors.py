@@ -22,12 +22,5 @@ class HandlerFailed(Exception):
     """A handler returned a value that its hook does not allow, or was late; the text says where."""
 
 
-class PluginLoop(BaseException):
-    """Raised in code of a plugin that held the instance too long without an `await`.
-
-    It is no Exception, so that a loop with `except Exception` ends, too.
-    """
-
-
 class PluginError(Exception):
     """A plugin that cannot be loaded, found or removed; the text names the rule."""

@@ -29,13 +29,13 @@ from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod, Tracker, recount
 from flux_trio.jobtap.loading import Loader, forget_code, name_meant, read_handlers
+from flux_trio.jobtap.loop_watch import LOOK_S
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.plugin_handle import PluginHandle
 from flux_trio.jobtap.question import PendingQuestion
 from flux_trio.jobtap.results import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.tasks import HostTasks, PluginTasks, TasksOfPlugin, Work, end_all
 from flux_trio.jobtap.values import ServiceRequest
-from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.messages import Errno, FluxError, Level, topics
 from flux_trio.protocols import (
     CONF_UPDATE,
@@ -71,8 +71,8 @@ class Removed(NamedTuple):
 class PluginHost(Dispatcher):
     """The loaded plugins, in the order in which they are asked.
 
-    What the host does meanwhile runs in `nursery` (see `open_host`). The watchdog names a handler
-    that holds the whole instance for longer than `blocked_s` seconds.
+    What the host does meanwhile runs in `nursery` (see `open_host`). A call that holds the whole
+    instance from one look of the watch to the next, `look_s` seconds later, is named.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class PluginHost(Dispatcher):
         nursery: HostTasks,
         given: HostServices,
         config: Config | None = None,
-        blocked_s: float = BLOCKED_S,
+        look_s: float = LOOK_S,
         make_tasks: Callable[[str, HostTasks, Callable[[str], None]], PluginTasks] = TasksOfPlugin,
     ) -> None:
-        super().__init__(given, config or Config(), blocked_s)
+        super().__init__(given, config or Config(), look_s)
         self.nursery = nursery
         self._make_tasks = make_tasks
         self._methods: dict[str, PluginMethod] = {}  # by topic
@@ -130,7 +130,7 @@ class PluginHost(Dispatcher):
         if any(each.name == plugin.name for each in self.plugins if each not in gone):
             raise PluginError(f"plugin {plugin.name} is already loaded")
         if not loaded.is_builtin:
-            self.watchdog.start()
+            self.watch.start()
         try:
             config = await self._configure(loaded)
             removed = await self._remove(gone)
@@ -159,14 +159,13 @@ class PluginHost(Dispatcher):
         }
 
     def find_code(self, loader: Loader, what: str) -> tuple[Plugin, str]:
-        """Find a plugin (`Loader.find`) while the watchdog watches its file's code."""
-        self.watchdog.start()
-        outer, self.watchdog.running = self.watchdog.running, (f"the file of plugin {what}", None)
+        """Find a plugin (`Loader.find`) while the watch looks at its file's code."""
+        self.watch.start()
+        outer, self.watch.running = self.watch.running, (f"the file of plugin {what}", None)
         try:
             return loader.find(what)
         finally:
-            self.put_back()
-            self.watchdog.running = outer
+            self.watch.running = outer
 
     def _make(self, plugin: Plugin, conf: dict[str, Any] | None, path: str) -> Loaded:
         plugin.name = plugin.name or _name_of_class(plugin)
@@ -354,11 +353,11 @@ class PluginHost(Dispatcher):
             if names := await end_all(_tasks_of(self.plugins)):
                 self.given.abandon(names)
         finally:
-            self.watchdog.stop()
+            self.watch.stop()
             self.call_removed()
 
     def call_removed(self) -> None:
-        """Tell all plugins that they are removed; their watchdog goes on, if others share it."""
+        """Tell all plugins that they are removed; their watch goes on, if others share it."""
         for loaded in self.plugins:
             self._call_removed(loaded)
 
@@ -391,7 +390,7 @@ class PluginHost(Dispatcher):
 
     def _use(self, config: Config) -> None:
         self.config = config
-        self.watchdog.loop_s = parse_duration(config.job_manager.plugin_loop_limit)
+        self.watch.limit_s = parse_duration(config.job_manager.plugin_loop_limit)
 
     async def _end(self, gone: list[Loaded]) -> list[str]:
         """End plugins; nothing of them is called afterwards.
@@ -437,13 +436,13 @@ class PluginHost(Dispatcher):
 
 @asynccontextmanager
 async def open_host(
-    given: HostServices, config: Config | None = None, blocked_s: float = BLOCKED_S
+    given: HostServices, config: Config | None = None, look_s: float = LOOK_S
 ) -> AsyncIterator[PluginHost]:
     """Open a host without plugins; at the end of the block their tasks end or are abandoned."""
     host = None
     try:
         async with trio.open_nursery() as nursery:
-            host = PluginHost(nursery, given, config, blocked_s)
+            host = PluginHost(nursery, given, config, look_s)
             yield host
             nursery.cancel_scope.cancel()
     finally:

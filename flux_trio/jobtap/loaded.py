@@ -97,10 +97,6 @@ STATE_HANDLER: Final = Hook("enter or leave", "A job comes into a state, or leav
 _MOVES: Final = (NEW, *STATE_TOPICS.values())  # by which a tracker follows the states of a job
 
 
-def _say_nothing(*_: object) -> None:
-    """Take the place of a function of a plugin that is not called any more."""
-
-
 class Entry:
     """One handler of a plugin for one topic, and the durations of its calls in seconds."""
 
@@ -129,10 +125,6 @@ class Entry:
         self.count = 0
         self.total = 0.0
         self.longest = 0.0
-
-    def silence(self) -> None:
-        """Say nothing from now on, without a call of the plugin."""
-        self.function, self.many = _say_nothing, None
 
     def spent(self, seconds: float) -> None:
         """Count a call of this duration."""
@@ -178,7 +170,6 @@ class Loaded:
         self.deadline = plugin.deadline
         self.data: dict[int, dict[str, Any]] = {}  # the plugin's own data, by job
         self.files = _files_of(plugin)
-        self._is_silenced = False
         self._silent: set[str] = set()  # topics and globs whose handlers are not called now
         self._entries: dict[tuple[str, Function], Entry] = {}  # all that were looked up
         self._found: dict[str, Entry | None] = {}  # by topic
@@ -234,15 +225,7 @@ class Loaded:
         entry = self._entries.get((label, function))
         if entry is None:
             entry = self._entries[label, function] = Entry(self, label, function, hook)
-            if self._is_silenced:
-                entry.silence()
         return entry
-
-    def silence(self) -> None:
-        """Call none of its handlers any more: each says nothing."""
-        self._is_silenced = True
-        for entry in self._entries.values():
-            entry.silence()
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return by hook the number of calls, their total and longest duration in seconds."""
@@ -272,7 +255,7 @@ class Loaded:
                 # a glob is counted as one, because users choose the topics of a family
                 label = pattern if hook.prefix and is_glob(pattern) else topic
                 entry = self.entry(label, function, hook)
-                if topic in self.handlers.many and not self._is_silenced:
+                if topic in self.handlers.many:
                     entry.many = self.entry(label, self.handlers.many[topic], hook)
                 return entry
         return None

@@ -10,9 +10,7 @@ system tasks have ended: a process that is to end asks `going_on`.
 
 from __future__ import annotations
 
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar, copy_context
 from typing import Any, Final, NoReturn, Protocol
 
@@ -20,7 +18,6 @@ import trio
 
 from flux_trio.jobtap.failures import failure_in, is_interrupt
 
-CANCELS_MAX: Final = 100  # in an ending function: each await of its cleanup raises one
 END_S: Final = 5.0
 """Seconds that a task of a plugin has to end after it was cancelled; then it is abandoned."""
 
@@ -62,7 +59,7 @@ class Work:
         """Whether it was cancelled; it may go on."""
         return self._scope.cancel_called
 
-    def start(self, running: Coroutine[Any, Any, Any]) -> None:
+    def start(self, running: Awaitable[Any]) -> None:
         """Run it in a task of its own."""
         self._tasks.running.add(self)
         context = copy_context()  # the plugin sees what the asking task has set
@@ -81,8 +78,6 @@ class Work:
         finally:
             self._tasks.running.discard(self)
             _canceled.discard(self)
-            if self.is_abandoned:
-                trio.to_thread.current_default_thread_limiter().total_tokens -= 1
             self.settled.set()
             self.ended.set()
 
@@ -102,8 +97,6 @@ class Work:
         """Wait for its end no longer."""
         if not self.is_abandoned:
             self.is_abandoned = True
-            # It may hold a thread of those that plugins and Trio share: they get another one.
-            trio.to_thread.current_default_thread_limiter().total_tokens += 1
             self._tasks.say(
                 f"{self.name} goes on {END_S:g} s after it was cancelled, and is abandoned"
             )
@@ -172,37 +165,3 @@ async def end_all(works: Iterable[Work]) -> list[str]:
     for work in left:
         work.abandon()
     return [work.name for work in left]
-
-
-@types.coroutine
-def stepped(
-    awaitable: Awaitable[Any], step: Callable[[bool], None], is_over: Callable[[], bool]
-) -> Generator[Any, Any, Any]:
-    """Await; `step(True)` comes before and `step(False)` after each stretch between checkpoints.
-
-    Once `is_over` returns True, an awaitable that goes on after CANCELS_MAX cancels is closed.
-    """
-    iterator: Any = awaitable.__await__()
-    value: Any = None
-    thrown: BaseException | None = None
-    cancels = 0
-    while True:
-        step(True)
-        try:
-            trap = iterator.send(value) if thrown is None else iterator.throw(thrown)
-        except StopIteration as end:
-            return end.value
-        finally:
-            step(False)
-        value, thrown = None, None
-        try:
-            value = yield trap
-        except BaseException as error:  # noqa: BLE001 - it is thrown into the awaitable itself
-            thrown = error
-        met = getattr(value, "error", None)  # Trio hands its outcomes in
-        if isinstance(met, trio.Cancelled) and is_over():
-            cancels += 1
-            if cancels > CANCELS_MAX:
-                with suppress(RuntimeError):  # it ignores even that
-                    iterator.close()
-                raise met

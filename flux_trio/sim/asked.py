@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -12,11 +11,11 @@ from flux_trio.broker import LogEntry
 from flux_trio.config import Config
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES
-from flux_trio.jobtap import Plugin, PluginError, PluginLoop, reporting_failures
+from flux_trio.jobtap import Plugin, PluginError
 from flux_trio.messages import FluxError
 from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts
-from flux_trio.sim.replay import Progress, SimulationStalled
+from flux_trio.sim.replay import Progress
 from flux_trio.trace import Kind, Sink, Trace
 
 Depth: TypeAlias = Literal["cores", "stack"]
@@ -74,18 +73,6 @@ class Asked:
 def note_depth(trace: Trace, depth: Depth) -> None:
     """Say in the trace what runs."""
     trace.note(Kind.INSTANCE, "simulation", {"what": "simulated", "depth": depth})
-
-
-@contextmanager
-def loops_reported(report: Callable[[SimulationStalled], object]) -> Iterator[None]:
-    """Tell of each plugin that is interrupted: how far it came depends on the real time."""
-
-    def failed(error: BaseException) -> None:
-        if isinstance(error, PluginLoop):
-            report(SimulationStalled("\n".join(error.__notes__)))
-
-    with reporting_failures(failed):
-        yield
 
 
 def _share(value: object) -> float:

@@ -32,7 +32,7 @@ from flux_trio.services.at_once import (
     note_config,
 )
 from flux_trio.services.job_manager import load_all
-from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_reported, note_depth
+from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, note_depth
 from flux_trio.sim.replay import Replay, SimulationStalled
 from flux_trio.sim.stalled_jobs import explained_at_once, reasons
 from flux_trio.sim.users import UserBook
@@ -72,7 +72,7 @@ async def _replay(asked: Asked) -> Ran:
         errors.append(error)
         world.stop()
 
-    with loops_reported(fail), rare_collections():
+    with rare_collections():
         async with open_host(given, asked.config) as host:
             host.jobs = core
             try:

@@ -13,7 +13,7 @@ from flux_trio.broker import Handle
 from flux_trio.editions.explain_requests import EXPLAIN, EXPLAINED, Explain
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.messages import Response, topics
-from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_reported, note_depth
+from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, note_depth
 from flux_trio.sim.replay import SETTLE_S, Replay, SimulationStalled
 from flux_trio.sim.stalled_jobs import reasons
 from flux_trio.sim.users import UserBook
@@ -36,31 +36,23 @@ async def _replay(asked: Asked) -> Ran:
         modules=SIMULATED,
         users=UserBook(asked.userids).found,
     )
-    ending = trio.CancelScope()
-    stalls: list[SimulationStalled] = []  # raised outside: inside, a nursery would wrap them
-
-    def interrupted(stalled: SimulationStalled) -> None:
-        stalls.append(stalled)
-        ending.cancel()
-
     shares: dict[str, float] = {}
+    stalled: SimulationStalled | None = None  # raised outside: inside, a nursery would wrap it
     replay = Replay(asked.jobs, asked.progress)
-    with loops_reported(interrupted):
-        async with (
-            open_instance(asked.config, given) as instance,
-            instance.connect("workload") as handle,
-        ):
-            note_depth(instance.trace, "stack")
-            with ending:
-                async with _submitters(instance, handle, asked.userids) as submitters:
-                    if not await _run(replay, handle, submitters):
-                        async with instance.connect("explain") as asking:
-                            waits = await _waits(asking, replay.first_left())
-                        stalls.append(replay.stalled(instance.log, waits))
-                async with instance.connect("shares") as asking:
-                    shares = await _shares(asking, asked)
-    if stalls:
-        raise stalls[0]
+    async with (
+        open_instance(asked.config, given) as instance,
+        instance.connect("workload") as handle,
+    ):
+        note_depth(instance.trace, "stack")
+        async with _submitters(instance, handle, asked.userids) as submitters:
+            if not await _run(replay, handle, submitters):
+                async with instance.connect("explain") as asking:
+                    waits = await _waits(asking, replay.first_left())
+                stalled = replay.stalled(instance.log, waits)
+        async with instance.connect("shares") as asking:
+            shares = await _shares(asking, asked)
+    if stalled is not None:
+        raise stalled
     return replay.facts(), shares
 
 

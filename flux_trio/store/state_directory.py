@@ -29,6 +29,7 @@ from flux_trio.store.room import RESERVE_FILE, suppress_no_room
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
 EDITION_FILE: Final = "edition"
+HELD_FILE: Final = "held"  # what a plugin did when it ended the process
 LOG_FILES: Final = (LOG_FILE, OLDER_LOG_FILE)
 SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection
@@ -37,6 +38,7 @@ STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other fi
 _OWN: Final = (
     STATE_FILE, TOKENS_FILE, LOG_FILE, URI_FILE, TOKEN_FILE, STARTING_FILE, SOCKET_FILE,
     NATIVE_FILE, SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE, RESERVE_FILE, EDITION_FILE,
+    HELD_FILE,
 )  # fmt: skip
 """The files and directories of an instance. Others of it have such a name, and more after - or ."""
 

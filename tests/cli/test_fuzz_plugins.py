@@ -12,9 +12,10 @@ import pytest
 from flux_trio.cli import main
 from flux_trio.lab import play_seed
 from flux_trio.lab.plans.files import plan_from_toml
-from flux_trio.lab.world.plugin_files import PluginFile
+from flux_trio.lab.world.plugin_files import LOOP_S, PluginFile
 from flux_trio.testing import PropertyBroken, play_plan
 from tests.support.fuzzing import HERE, fuzz
+from tests.support.instance import flux_trio
 
 
 def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
@@ -208,3 +209,27 @@ def test_worlds_of_the_whole_stack_with_a_plugin_that_waits(tmp_path: Path) -> N
     deep = fuzz("--depth", "stack", "--store", "sqlite", *options)
     assert (deep.exit_code, "async" in deep.output) == (0, False), deep.output
     assert fuzz(*options).exit_code == 2
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_plugin_that_loops_ends_its_worker_and_is_named(tmp_path: Path, depth: str) -> None:
+    endless = tmp_path / "endless.py"
+    endless.write_text(
+        "from flux_trio import jobtap\n\n"
+        "@jobtap.on('job.state.priority')\n"
+        "def priority(job):\n"
+        "    while True:\n"
+        "        pass\n"
+    )
+    found = tmp_path / "found"
+    done = flux_trio(
+        *("fuzz", "--plugin", endless, "--seeds", "0:4", "--workers", "1"),
+        *("--depth", depth, "-o", found),
+    )
+    assert done.returncode == 2
+    said = "plugin endless: job.state.priority for job "
+    named = [each for each in done.stderr.splitlines() if said in each]
+    assert f"has used {LOOP_S} s of CPU time in one call, which ends the process" in named[-1]
+    assert f"({endless}:" in named[-1]
+    assert "the workers have ended at seed 0 or later" in done.stderr

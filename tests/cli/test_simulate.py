@@ -15,6 +15,7 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
+from tests.support.instance import flux_trio
 
 WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-100.csv"
 MACHINE = ("--nodes", "792", "--cores", "40", "--gpus", "4")
@@ -214,7 +215,7 @@ def test_other_runs_are_kept_when_one_fails(tmp_path: Path) -> None:
         WORKLOAD, *MACHINE, "--limit", 3, "--plugin", plugins, "--report", report, "--json"
     )
     assert result.exit_code == 1
-    assert json.loads(result.stdout)["jobs"] == 3
+    assert json.loads(result.stdout)["no plugin"]["jobs"] == 3
     assert "ERROR: bad: " in result.stderr
     assert "Runs that failed" in report.read_text()
 
@@ -350,3 +351,24 @@ def test_report_without_plotly_is_refused_before_the_runs(monkeypatch: pytest.Mo
         "flux-trio simulate: ERROR: --report needs the package plotly: "
         "pip install 'flux-trio[report]'\n"
     )
+
+
+@pytest.mark.real
+def test_plugin_that_loops_ends_the_command_with_the_other_figures(tmp_path: Path) -> None:
+    endless, config = tmp_path / "endless.py", tmp_path / "config.toml"
+    endless.write_text(
+        "from flux_trio import jobtap\n\n"
+        "@jobtap.on('job.state.run')\n"
+        "def run(job):\n"
+        "    while True:\n"
+        "        pass\n"
+    )
+    config.write_text('[job-manager]\nplugin-loop-limit = "1s"\n')
+    done = flux_trio(
+        *("simulate", WORKLOAD, *MACHINE, "--limit", "5"),
+        *("--plugin", f"none,{endless}", "--config", config),
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("no plugin:\njobs ")
+    assert "plugin endless: job.state.run for job " in done.stderr
+    assert "has used 1 s of CPU time in one call, which ends the process" in done.stderr

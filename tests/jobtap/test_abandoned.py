@@ -73,14 +73,10 @@ class InThread(Hangs):
         await trio.to_thread.run_sync(self.in_thread.wait)
 
 
-class ChildSpins(Hangs):
-    """It catches everything in a nursery of its own, whose tasks the host does not step through."""
+class Spins(Hangs):
+    """It catches everything, and waits again."""
 
     async def hang(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._spin)
-
-    async def _spin(self) -> None:
         while not self.free.is_set():
             try:  # noqa: SIM105 - as people write it
                 await trio.sleep(1)
@@ -88,7 +84,15 @@ class ChildSpins(Hangs):
                 pass
 
 
-every_way = pytest.mark.parametrize("make", [Shielded, InThread, ChildSpins])
+class ChildSpins(Spins):
+    """The same in a nursery of its own."""
+
+    async def hang(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(super().hang)
+
+
+every_way = pytest.mark.parametrize("make", [Shielded, InThread, Spins, ChildSpins])
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -260,19 +264,3 @@ async def test_removal_waits_no_second_time_for_what_was_abandoned(mock_clock: M
         await grace_ends(mock_clock)
         await until(lambda: ABANDONED in r.logged)
         assert await r.host.remove("a") == (["a"], [NAME])
-
-
-async def test_threads_that_abandoned_tasks_hold_are_replaced(mock_clock: MockClock) -> None:
-    shared = trio.to_thread.current_default_thread_limiter()
-    shared.total_tokens = 1
-    plugin = InThread()
-    async with hanging(plugin) as r:
-        assert not shared.available_tokens
-        mock_clock.jump(60)
-        await until(lambda: r.answers)
-        await grace_ends(mock_clock)
-        await until(lambda: ABANDONED in r.logged)
-        assert await trio.to_thread.run_sync(lambda: 5) == 5
-        plugin.let_go()
-        await until(lambda: not going_on())
-        assert shared.total_tokens == 1

@@ -308,37 +308,7 @@ async def test_counter_that_cannot_count_holds_the_job_and_nothing_else(
         await r.host.remove("counts")
 
 
-# --- ends that do not come
-
-
-class Swallows(jobtap.Plugin):
-    name = "a"
-    deadline = 5.0
-
-    @jobtap.on(PRIORITY)
-    async def think(self, _job: jobtap.Job) -> int:
-        while True:
-            try:  # noqa: SIM105 - as people write it
-                await trio.sleep(1)
-            except trio.Cancelled:
-                pass
-
-    @jobtap.service("watch")
-    def watch(self, _request: ServiceRequest) -> None:
-        self.start_soon(self.think, None)
-
-
-async def test_plugin_that_swallows_its_cancel_is_removed(autojump_clock: MockClock) -> None:
-    async with rig(Swallows()) as r:
-        watch = r.host.method("job-manager.a.watch")
-        assert watch is not None
-        await r.host.serve(watch, ServiceRequest("watch", {}, 7, is_owner=True))
-        r.ask()
-        await trio.testing.wait_all_tasks_blocked()
-        began = trio.current_time()
-        assert await r.host.remove("a") == (["a"], [])
-        assert trio.current_time() == began
-        assert r.logged == []
+# --- tasks
 
 
 async def test_task_that_is_no_async_function_is_told(autojump_clock: MockClock) -> None:

@@ -1,9 +1,7 @@
-"""Loading and removing plugins; what lives with one: tasks, services, calls; the watchdog."""
+"""Loading and removing plugins; what lives with one: tasks, services, calls."""
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from trio.testing import MockClock
 from flux_trio import jobtap
 from flux_trio.config import parse_config
 from flux_trio.jobtap import Plugin, PluginError, State
-from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.protocols import HookAnswer, HookAnswered, PluginReplayed, PluginsChanged, PostEvent
 from tests.support.job_view import SeenJob
 from tests.support.plugin_host import JOB, OWNER, PRIORITY, handling, rig
@@ -341,65 +338,3 @@ async def test_plugins_call_each_other_by_topics_of_their_own() -> None:
         assert str(r.answer().error).endswith(error)
         with pytest.raises(PluginError, match=r"no plugin handles job\.validate"):
             r.host.call("job.validate", None)
-
-
-# --- the watchdog
-
-
-def block(watchdog: Watchdog) -> None:
-    """What a plugin must not do, until it is told."""
-    before, until = watchdog.reported, time.monotonic() + 10
-    while watchdog.reported is before and time.monotonic() < until:
-        time.sleep(0.001)
-
-
-async def test_handler_that_blocks_the_instance_is_named_with_its_stack(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    async with rig(blocked_s=0.01) as r:
-
-        def blocks(job: jobtap.Job) -> None:
-            block(r.host.watchdog)
-
-        await r.host.load(handling(PRIORITY, blocks))
-        r.ask()
-        await trio.testing.wait_all_tasks_blocked()
-        text = r.logged[0]
-        assert text.startswith(f"plugin a failed in {PRIORITY} for job ƒ8: blocked the instance")
-        assert "in blocks\n    block(r.host.watchdog)" in text
-        assert len(r.logged) == 1
-    assert "block(r.host.watchdog)" in capfd.readouterr().err
-
-
-async def test_async_handlers_and_tasks_that_block_are_named_too() -> None:
-    ended: list[trio.Event] = [trio.Event(), trio.Event()]
-
-    async with rig(blocked_s=0.01) as r:
-
-        async def blocks(job: jobtap.Job | None) -> None:
-            await trio.lowlevel.checkpoint()
-            block(r.host.watchdog)
-            await trio.lowlevel.checkpoint()
-            ended[job is None].set()
-
-        plugin = handling(PRIORITY, blocks)
-        await r.host.load(plugin)
-        r.ask()
-        plugin.start_soon(blocks, None)
-        for each in ended:
-            await each.wait()
-        await trio.testing.wait_all_tasks_blocked()
-        assert sorted(text.partition(":")[0] for text in r.logged) == [
-            f"plugin a failed in {PRIORITY} for job ƒ8",
-            "plugin a failed in task blocks",
-        ]
-
-
-async def test_watchdog_is_there_when_it_is_needed_and_ends_with_the_host() -> None:
-    before = threading.active_count()
-    async with rig(handling(PRIORITY, lambda job: None, ".builtin")) as r:
-        assert threading.active_count() == before
-        await r.host.load(Recording())
-        await r.host.load(handling(PRIORITY, lambda job: None))
-        assert threading.active_count() == before + 1
-    assert threading.active_count() == before

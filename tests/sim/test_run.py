@@ -13,7 +13,6 @@ import pytest
 import trio
 
 from flux_trio import jobtap
-from flux_trio.config import Config, JobManagerConfig
 from flux_trio.formats import FormatError
 from flux_trio.sim import (
     Depth,
@@ -26,7 +25,6 @@ from flux_trio.sim import (
     simulate,
 )
 from flux_trio.trace import Record, record_to_json
-from tests.support.impatience import make_watchdogs_impatient
 
 LASSEN = Path(__file__).parents[1] / "data" / "workloads" / "lassen-100.csv"
 T0 = 1534934333.0  # any time
@@ -219,26 +217,6 @@ def test_a_job_that_a_plugin_rejects_is_denied_and_the_others_go_on() -> None:
         Outcome.COMPLETED,
     ]
     assert result.jobs[1].note.endswith("too large")
-
-
-def test_a_plugin_that_loops_ends_the_run_with_an_error(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_watchdogs_impatient(monkeypatch)
-
-    class Loops(jobtap.Plugin):
-        name = "loops"
-
-        @jobtap.on("job.state.run")
-        def run(self, _job: jobtap.Job) -> None:
-            while True:
-                pass
-
-    config = Config(job_manager=JobManagerConfig(plugin_loop_limit="0.1s"))
-    text = r"plugin loops failed in job\.state\.run for job .*: PluginLoop: .*test_run\.py:\d+"
-    with pytest.raises(SimulationStalled, match=text):
-        simulate([job("a", 1, 10, 60)], make_machine(1, 4), config=config, plugins=[Loops()])
-    assert "the instance is blocked\n" in capfd.readouterr().err
 
 
 LONGEST_S = 12725 * 86400

@@ -130,11 +130,11 @@ class Rig:
 
 @asynccontextmanager
 async def rig(
-    *plugins: Plugin, config: Config | None = None, blocked_s: float = 60.0
+    *plugins: Plugin, config: Config | None = None, look_s: float = 60.0
 ) -> AsyncIterator[Rig]:
     """A host with these plugins, for the length of the block."""
     made = Rig()
-    async with open_host(made.given, config, blocked_s) as made.host:
+    async with open_host(made.given, config, look_s) as made.host:
         made.jobs()
         for plugin in plugins:
             await made.host.load(plugin)

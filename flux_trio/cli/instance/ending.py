@@ -3,7 +3,12 @@
 An instance ends in steps, and each has a limit (`Ending.step`). A thread watches: after SAY_S it
 says what the process waits for, and at the limit it ends the process. So does a second signal, at
 once. What was acknowledged to somebody is durable, so that such an end loses no more than SIGKILL
-does: nothing. The thread needs Python's lock: code in C that keeps the lock holds up even this.
+does: nothing.
+
+Python takes a signal in the main thread alone, between two instructions. If code in C runs there
+that does not come back, faulthandler's handler, which needs no Python, tells another thread of the
+signal; that thread ends the process after INSTANCE_S. It needs Python's lock: code in C that keeps
+the lock and waits holds up even this.
 
 Tasks of plugins that were abandoned (`jobtap.tasks`) do not end, and Trio waits for them: when all
 else has ended, the process ends without them.
@@ -15,18 +20,21 @@ import atexit
 import faulthandler
 import math
 import os
+import select
 import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
 import trio
 
+from flux_trio.jobtap.lock_timers import leave_note
+from flux_trio.jobtap.loop_watch import held, plugins_have_run
 from flux_trio.jobtap.tasks import going_on
-from flux_trio.jobtap.watchdog import is_plugins, plugins_have_run
 from flux_trio.process.console import STDERR
 
 SAY_S: Final = 1.0  # a step that takes longer is named
@@ -48,10 +56,14 @@ class Ending:
     """The signals of the process and the steps of its end.
 
     `clean_up` removes what must not stay when the process is ended, such as a temporary directory.
+    `note` is the file that tells the next process which plugins were in the way.
     While `forwards` is set, signals are for somebody else, and do not end anything by themselves.
     """
 
-    def __init__(self, clean_up: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, clean_up: Callable[[], None] = lambda: None, note: Path | None = None
+    ) -> None:
+        self.note = note
         self.forwards = False
         self._clean_up = clean_up
         self._step: Step | None = None
@@ -61,6 +73,7 @@ class Ending:
         self._is_told = False  # a signal to end has come
         self._token: trio.lowlevel.TrioToken | None = None
         self._early: list[int] = []  # signals that came before Trio ran
+        self._taken = threading.Event()  # a signal was, in the main thread
         self._send, self._receive = trio.open_memory_channel[int](math.inf)  # two at most count
 
     @contextmanager
@@ -68,9 +81,12 @@ class Ending:
         """Take these signals in this block, in the main thread."""
         self._threads = set(threading.enumerate())
         before = {signum: signal.signal(signum, self._on_signal) for signum in signums}
+        pipe = self._notice(before)
         try:
             yield
         finally:
+            _ignore(before)
+            os.close(pipe)
             if plugins_have_run():
                 atexit.register(faulthandler.dump_traceback_later, LEFT_S, exit=True)
             self._step = None
@@ -108,17 +124,19 @@ class Ending:
         """End the process at once, from any thread."""
         with suppress(Exception):
             STDERR.write(f"flux-trio: {text}")
+            if self.note is not None and (held() or going_on()):
+                leave_note(self.note, text.partition("\n")[0])
             self._clean_up()
             sys.stdout.flush()
         os._exit(code)
 
     # --- in the main thread
 
-    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+    def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
+        self._taken.set()
         if self._is_told and self._step is not None and not self.forwards:
             waits = f"ended at once by a second signal; it waited for {_awaited(self._step)}"
-            where = f"; a plugin runs: {_place(frame)}" if is_plugins(frame) else ""
-            self.leave(FORCED, waits + where)
+            self.leave(FORCED, waits)
         self._is_told = self._is_told or not (self.forwards and signum == signal.SIGINT)
         if self._step is not None:
             self._say(self._step)
@@ -150,6 +168,32 @@ class Ending:
                 text = f"ended after {step.limit_s:g} s: it waited for {_awaited(step)}"
                 self.leave(step.code, text)
 
+    def _notice(self, signums: Iterable[int]) -> int:
+        """Let a thread notice signals that the main thread does not take, until the pipe that this
+        returns is closed.
+        """
+        came, write = os.pipe()
+        for end in (came, write):
+            os.set_blocking(end, False)
+        for signum in signums:
+            # the stacks of all threads: it writes none of a thread that is not Python's
+            faulthandler.register(signum, write, chain=True)
+        # a child that receives a signal must not be taken for this process
+        os.register_at_fork(after_in_child=lambda: _ignore(signums))
+        threading.Thread(target=self._wait_for_signals, args=[came], daemon=True).start()
+        return write
+
+    def _wait_for_signals(self, came: int) -> None:
+        while select.select([came], [], []) and (stack := os.read(came, 1 << 16)):
+            if not self._taken.wait(INSTANCE_S):
+                where = stack.decode(errors="replace").rstrip()
+                text = f"ended {INSTANCE_S:g} s after a signal that its main thread did not take"
+                self.leave(FORCED, f"{'; '.join([text, *held()])}\n{where}")
+            self._taken.clear()
+            with suppress(BlockingIOError):  # the rest of what faulthandler has written
+                os.read(came, 1 << 16)
+        os.close(came)
+
 
 def _awaited(step: Step) -> str:
     """Return what a step waits for, and the tasks of plugins that may be the reason."""
@@ -157,10 +201,9 @@ def _awaited(step: Step) -> str:
         what = step.what()
     except RuntimeError:  # it reads in this thread what the main thread changes
         what = "the instance"
-    return "; ".join([what, *going_on()])
+    return "; ".join([what, *held(), *going_on()])
 
 
-def _place(frame: FrameType | None) -> str:
-    """Return the place of the code that was interrupted."""
-    assert frame is not None
-    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+def _ignore(signums: Iterable[int]) -> None:
+    for signum in signums:
+        faulthandler.unregister(signum)

@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,7 @@ from flux_trio.instance import (
     durable_store,
     open_instance,
 )
-from flux_trio.jobtap import search_path
+from flux_trio.jobtap import OwnProcess, own_process, search_path
 from flux_trio.messages import FluxError
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
@@ -262,6 +263,7 @@ async def _run_instance(
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
     manager, signals = startup.manager, startup.ending.signals()
+    own_process.set(OwnProcess(startup.ending.note, partial(startup.ending.leave, FORCED)))
     with open_hangups(manager) as hangups:
         config = (
             _with_shorter_kill_timeout(allocation, startup.config) if allocation else startup.config

@@ -146,6 +146,7 @@ def start(
         from flux_trio.cli.instance.log_output import LogFormat, LogOptions
         from flux_trio.cli.instance.service_manager import service_manager
         from flux_trio.messages import Level
+        from flux_trio.store.state_directory import HELD_FILE
 
         source = ConfigSource(config, targets, policy, edition)
         startup = Startup(
@@ -164,6 +165,6 @@ def start(
             manager=service_manager(os.environ),
             started=started,
             opened=opened,
-            ending=Ending(opened.close),
+            ending=Ending(opened.close, directory / HELD_FILE),
         )
         ctx.exit(run(startup))

@@ -185,6 +185,7 @@ def fuzz(
     from flux_trio.cli.lab.fuzz_workers import new_process, processes, workers_of
     from flux_trio.cli.lab.fuzzing import progress_bar, run_campaign
     from flux_trio.cli.terminal.errors import Unusable, complain, print_text, remark
+    from flux_trio.jobtap import OwnProcess, ending_with_plugins
     from flux_trio.lab import Setup
     from flux_trio.lab.plans.plan import DEFAULT_EDITION
 
@@ -197,6 +198,7 @@ def fuzz(
         print_text(f"seeds {chosen}", Unusable)
     nworkers = workers or len(os.sched_getaffinity(0))
     with (
+        ending_with_plugins(OwnProcess()),  # in the worlds that make a plan small
         workers_of(executor or (lambda: processes(nworkers))) as pool,
         progress_bar(chosen) as advance,
     ):

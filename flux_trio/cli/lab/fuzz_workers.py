@@ -13,6 +13,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 
+from flux_trio.jobtap import OwnProcess, own_process
+
 
 @contextmanager
 def workers_of(make: Callable[[], Executor]) -> Iterator[Executor]:
@@ -102,6 +104,7 @@ def _without_interrupts() -> Iterator[None]:
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     importlib.import_module("flux_trio.lab")
+    own_process.set(OwnProcess())  # a plugin that does not return ends the worker
     gc.freeze()  # what was imported stays: no collection looks through it when a plugin is removed
     parent = multiprocessing.parent_process()
     assert parent is not None

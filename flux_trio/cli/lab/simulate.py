@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +195,7 @@ def simulate(
     from flux_trio.cli.judge.traces import written_trace
     from flux_trio.cli.lab.simulating import NO_RESULT, Problems, plan, read_config_file, read_jobs
     from flux_trio.cli.terminal.errors import complain, remark
+    from flux_trio.jobtap import OwnProcess, ending_with_plugins
     from flux_trio.process.groups import unwrapping
     from flux_trio.sim import make_machine
     from flux_trio.sim import simulate as run
@@ -210,11 +214,20 @@ def simulate(
     failures: dict[str, str] = {}
     incomplete: list[str] = []  # error messages about the trace
     machine = make_machine(nodes, cores, gpus)
+
+    def end(name: str, reason: str) -> None:
+        """End with the figures of the other runs: nothing ends the plugin of this one."""
+        complain(_of_run(reason, name, planned))
+        _print(results, seed, as_json=as_json, compared=len(planned) > 1)
+        sys.stdout.flush()
+        os._exit(FAILED)
+
     for each in sorted(planned, key=lambda each: each.name != baseline):
         problems = Problems()
         try:
             with (
                 unwrapping(*NO_RESULT),
+                ending_with_plugins(OwnProcess(end=partial(end, each.name))),
                 _progress_bar(len(jobs), each.name) as progress,
                 written_trace(trace, incomplete.append) as sinks,
             ):
@@ -238,8 +251,7 @@ def simulate(
     if report is not None:
         options = _options(ctx, workload)
         _report(results, failures, report, title, options, machine.ncores)
-    if results:
-        _print(results, seed, as_json=as_json)
+    _print(results, seed, as_json=as_json, compared=len(planned) > 1)
     ctx.exit(FAILED if failures or incomplete else 0)
 
 
@@ -271,17 +283,21 @@ def _spelled(value: Any) -> str:
     return str(value)
 
 
-def _print(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
-    """Print the figures; of several runs, each under its name."""
+def _print(
+    results: Mapping[str, SimulationResult], seed: int, *, as_json: bool, compared: bool
+) -> None:
+    """Print the figures, if there are any; of runs that are compared, each under its name."""
     from flux_trio.cli.lab.simulating import report_json, report_lines
     from flux_trio.cli.terminal.events import json_text
 
+    if not results:
+        return
     if as_json:
         reports = {name: report_json(each, seed) for name, each in results.items()}
-        click.echo(json_text(reports if len(reports) > 1 else next(iter(reports.values()))))
+        click.echo(json_text(reports if compared else next(iter(reports.values()))))
         return
     for name, result in results.items():
-        if len(results) > 1:
+        if compared:
             click.echo(f"{name}:")
         for line in report_lines(result):
             click.echo(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.jobtap import CANCELED, PluginLoop
+from flux_trio.jobtap import CANCELED
 from flux_trio.lab.properties.property import over_trace
 from flux_trio.lab.world.plugins import FAULTY
 from flux_trio.trace import Kind, Record
@@ -34,9 +34,3 @@ def is_of_user(error: BaseException) -> bool:
     """Return whether the error of a plugin came from the user's code, and not from a fault."""
     text = [str(error), *getattr(error, "__notes__", ())][-1]
     return not text.startswith(f"plugin {FAULTY} ")
-
-
-def loop_in(record: Record) -> str:
-    """Return how a plugin was interrupted in an endless loop; "" if the record is about none."""
-    error = (record.data or {}).get("error") if record.kind == Kind.HOOK else None
-    return _failure_in(record) if (error or "").startswith(PluginLoop.__name__) else ""

@@ -12,7 +12,6 @@ from flux_trio.judge import Violation
 from flux_trio.lab.catalogue import Holds
 from flux_trio.lab.plans.files import check_plan
 from flux_trio.lab.plans.plan import Plan, reloadable_of
-from flux_trio.lab.properties.plugin_failures import loop_in, no_plugin_fails
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.properties.world_judge import WorldJudge, described, violator
 from flux_trio.lab.stories.moments import Moments
@@ -103,9 +102,6 @@ class PlanRun:
         self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
         if self._may_act_for_ever:
             sinks.append(self._note_event)
-        self._loop = ""  # how a plugin was interrupted that did not return
-        if plan.plugins:
-            sinks.append(self._note_loop)
         watched = [each for each in self._properties if each.looks_at == "records"]
         self.world = self.make_world(config_of(plan), sinks)
         self._watchers = {each: each.watch(self.world) for each in watched}
@@ -160,43 +156,34 @@ class PlanRun:
     def run(self, steps_max: int = STEPS_MAX) -> bool:
         """Go on until nothing is left to happen; return whether that came.
 
-        It does not if the world has made `steps_max` steps or has too many records, or if a plugin
-        was interrupted in an endless loop.
+        It does not if the world has made `steps_max` steps or has too many records.
         """
         self._went_on = self.world.passed
-        while not self._loop and self.step():
+        while self.step():
             if self.world.nsteps >= steps_max or self.world.has_too_many_records:
                 return False
             if self._may_act_for_ever and self._is_quiet():
                 return True
-        return not self._loop
+        return True
 
     def _is_quiet(self) -> bool:
         may_wait = self.moments is None and self._jobs.active
         quiet_s = self.world.passed - self._went_on - self._longest_s
         return quiet_s > (WAITING_S if may_wait else QUIET_S)
 
-    def _note_loop(self, record: Record) -> None:
-        self._loop = self._loop or loop_in(record)
-
     def _note_event(self, record: Record) -> None:
         if record.kind == Kind.EVENT and (record.data or {})["name"] != JobEvent.PRIORITY:
             self._went_on = self.world.passed
 
     def play(self) -> bool:
-        """Run, put everything right and run again; return whether all came to rest.
-
-        An endless loop of a plugin ends the world: nobody else can go on beside it.
-        """
+        """Run, put everything right and run again; return whether all came to rest."""
         was_at_rest = self._run_with_faults()
-        if self._loop:
-            return False
         self.put_right()
         if not was_at_rest:
             self.run()  # the owner has still asked for something, and may take away a node
         self.let_go_on()
         is_at_rest = self.run()
-        if not self._loop and lacks_a_module(self.world):
+        if lacks_a_module(self.world):
             with small_pages(self.plan.pages):
                 self.world.boot()
             is_at_rest = self.run()
@@ -250,8 +237,6 @@ class PlanRun:
     def outcome(self, *, is_at_rest: bool) -> Outcome:
         """Check the properties of the whole, and return what became of the plan."""
         assert self.judge is not None  # an outcome is a judgement
-        if self._loop:  # the world has ended before all had their due
-            return self._outcome_with([f"{no_plugin_fails.name}: {self._loop}"])
         problems = [*self._problems_at_the_end(is_at_rest=is_at_rest), *self._broken_properties()]
         problems += [f"{ERROR}: {each}" for each in self.world.errors]
         violations = self.judge.violations

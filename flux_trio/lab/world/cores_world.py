@@ -22,7 +22,7 @@ from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.disk import Disk, KvsOnDisk
 from flux_trio.lab.world.machines import USERID, Surroundings, job_manager_of_world
 from flux_trio.lab.world.order import Agenda, DrawnOrder
-from flux_trio.lab.world.plugin_files import watchdog_of_world
+from flux_trio.lab.world.plugin_files import watch_of_world
 from flux_trio.lab.world.plugins import Answering, is_late_answer
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import FluxError, Level, Message, Response, service_of
@@ -93,13 +93,13 @@ class CoresWorld(World[Station]):
         self._next_life: deque[Callable[[], object]] = deque()  # what is to be done then
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
         self._todo: deque[tuple[Station, CommonAction[Hashable]]] = deque()  # its actions
-        self._watchdog = watchdog_of_world()
+        self._watch = watch_of_world()
         self._plans: dict[str, ModulePlan] = module_plans(
             config,
             given.inventory,
             kvs=lambda: KvsOnDisk(self.disk),
             job_manager=lambda: job_manager_of_world(
-                config, given, lambda question: self.answers(question), self._watchdog
+                config, given, lambda question: self.answers(question), self._watch
             ),
             exclude=given.exclude,
             missing=given.missing,
@@ -239,8 +239,8 @@ class CoresWorld(World[Station]):
         then()
 
     def close(self) -> None:
-        """Close the store and stop the watchdog; the world cannot go on after that."""
-        self._watchdog.stop()
+        """Close the store and stop the watch of plugins; the world cannot go on after that."""
+        self._watch.stop()
         self.disk.close()
 
     def end_life(self) -> list[Station]:

@@ -16,7 +16,7 @@ from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.formats import Idset, ResourceSet
-from flux_trio.jobtap.watchdog import Watchdog
+from flux_trio.jobtap.loop_watch import LoopWatch
 from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import PluginFile, host_of
 from flux_trio.lab.world.plugins import USUAL, Answering, PluginsOfWorld
@@ -50,7 +50,7 @@ def job_manager_of_world(
     config: Config,
     given: Surroundings,
     fault_of: Callable[[AskHook], Answering | None],
-    watchdog: Watchdog,
+    watch: LoopWatch,
 ) -> JobManagerAtOnce:
     """Return the job manager's core with its plugins, for a world of cores.
 
@@ -67,7 +67,7 @@ def job_manager_of_world(
             post=lambda operation: plugins.post(operation, usual.post),
             note_all=lambda kind, notes: manager.note_all(kind, _wrong_ones(kind, notes)),
         )
-        plugins.host = host_of(files, config, parts, watchdog)
+        plugins.host = host_of(files, config, parts, watch)
         plugins.host.jobs = core
     manager.use(plugins, plugins.host, plugins)
     return manager

@@ -26,12 +26,12 @@ from flux_trio.jobtap import (
     load_file,
 )
 from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
-from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
+from flux_trio.jobtap.calls import name_of
+from flux_trio.jobtap.loop_watch import LOOK_S, LoopWatch
 
 LOOP_S: Final = 3
-"""Seconds after which a handler that does not return is interrupted, which ends the world. No
-handler waits in a world, so it has to be shorter than in an instance: a campaign stands still
-meanwhile."""
+"""Seconds of CPU time that a handler may use in one call before it ends the process of `flux-trio
+fuzz`, or its worker. It is shorter than in an instance: a campaign stands still meanwhile."""
 
 
 class PluginFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,21 +84,17 @@ class _NoTasks:
 
 
 def host_of(
-    files: Iterable[PluginFile],
-    config: Config,
-    given: HostServices,
-    watchdog: Watchdog | None = None,
+    files: Iterable[PluginFile], config: Config, given: HostServices, watch: LoopWatch | None = None
 ) -> PluginHost:
     """Return a host of plugins: priority-default, update-duration, and those of `files`.
 
-    `watchdog` interrupts their endless loops. Raises PluginError for a file without a plugin, or
+    `watch` names their endless loops. Raises PluginError for a file without a plugin, or
     with one that cannot be in a world of cores.
     """
     none = _NoTasks()
-    host = PluginHost(none, given, config, blocked_s=inf, make_tasks=lambda *_: none)
-    host.ends_with_loop = True
-    if watchdog is not None:
-        host.watchdog = watchdog
+    host = PluginHost(none, given, config, look_s=inf, make_tasks=lambda *_: none)
+    if watch is not None:
+        host.watch = watch
     for builtin in (PriorityDefault(), UpdateDuration()):
         _load(host, builtin, "builtin")
     for file in files:
@@ -106,13 +102,14 @@ def host_of(
     return host
 
 
-def watchdog_of_world() -> Watchdog:
-    """Return a watchdog that interrupts endless loops of plugins.
+def watch_of_world() -> LoopWatch:
+    """Return a watch that names endless loops of plugins.
 
-    It works only in the main thread. Whoever makes one has to stop it; it begins with the first
-    plugin that is loaded.
+    Whoever makes one has to stop it; it begins with the first plugin that is loaded.
     """
-    return Watchdog(BLOCKED_S, lambda *_: None, LOOP_S)
+    watch = LoopWatch(LOOK_S, name_of, lambda _text: None)
+    watch.limit_s = LOOP_S
+    return watch
 
 
 def _load(host: PluginHost, plugin: Plugin, path: str, conf: dict[str, Any] | None = None) -> None:

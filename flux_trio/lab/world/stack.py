@@ -20,7 +20,7 @@ from flux_trio.config import Config, PluginDirective
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.instance import Surroundings as OfInstance
 from flux_trio.instance import error_of_start, open_instance
-from flux_trio.jobtap import Plugin, PluginError, ends_with_loop, on
+from flux_trio.jobtap import Plugin, PluginError, on
 from flux_trio.lab.world import parties
 from flux_trio.lab.world.machines import USERID, Surroundings
 from flux_trio.lab.world.order import BATCHES
@@ -89,7 +89,6 @@ class StackWorld(WorldOfServices):
     async def _live(self) -> None:
         self._asked_to_end = trio.Event()
         config = self._config_with_plugins()
-        ends_with_loop.set(True)  # for the tasks of this life
         hooks = dict.fromkeys((PRIORITIZE, *self._given.hooks))
         given = OfInstance(
             inventory=self.inventory,
