@@ -147,6 +147,7 @@ class Surroundings:
     make_supervisor: Callable[
         [Router, trio.Nursery, Callable[[], float], LogBook, int], Supervisor
     ] = Supervisor
+    make_router: Callable[[Trace], Router] = Router
     log_sinks: Iterable[Callable[[LogEntry], None]] = ()
     modules: tuple[str, ...] = MODULES
 
@@ -178,7 +179,7 @@ class Instance:
             self.trace = given.trace
         self.log = LogBook(LogFile(given.statedir) if given.statedir is not None else None)
         self.log.sinks.extend(given.log_sinks)
-        self.router = Router(self.trace)
+        self.router = given.make_router(self.trace)
         self.shutdown = trio.Event()  # set when a client asks the instance to end
         self.uri = ""
         self.native_uri = ""  # FLUX_URI of Flux's own programs, once they may come in

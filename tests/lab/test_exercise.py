@@ -25,12 +25,14 @@ from flux_trio.lab.exercise import (
     SCHED_ACTS,
     SCHED_KIT,
     SCHED_LIMITED_ACTS,
+    Ability,
     Ended,
     Findings,
     Order,
     Part,
     Report,
     process,
+    sched_kit,
 )
 from flux_trio.lab.exercise import exercise as run_exercise
 from flux_trio.services.module_process import CONFIG_VARIABLE
@@ -44,6 +46,7 @@ SCRIPTS = ROOT / "docs" / "howto" / "any-language"
 NODE = shutil.which("node")
 PATIENCE_S = 300.0  # only what hangs takes so long, however busy the machine is
 PATIENCE = ("--deadline", f"{PATIENCE_S}s")
+NEITHER = ("--without", "constraints,gpus")
 
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
@@ -66,19 +69,22 @@ def played_by_a_wrong_fifo(directory: Path, right: str, wrong: str, titles: list
         text = (SCRIPTS / name).read_text()
         assert name == "flux.js" or text.count(right) == 1
         (directory / name).write_text(text.replace(right, wrong))
-    wanted = [act for act in SCHED_ACTS if Order.PRIORITY in act.orders]
+    wanted = SCHED_ACTS.chosen(Order.PRIORITY, frozenset(Ability))
     acts = [act for title in titles for act in wanted if act.title == title]
     play = partial(run_exercise, deadline_s=2.0)
     part = Part(process(["node", str(directory / "fifo.js")]), acts)
-    return trio.run(play, SCHED_KIT, [part], Report())
+    return trio.run(play, sched_kit(frozenset(Ability)), [part], Report())
 
 
 @needs_node
 def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
     script = str(SCRIPTS / "fifo.js")
-    done = exercise("sched", *PATIENCE, "--limited", f"node {script} 2", "--", "node", script)
+    done = exercise(
+        "sched", *PATIENCE, *NEITHER, "--limited", f"node {script} 2", "--", "node", script
+    )
     assert done.exit_code == 0, done.output
-    acts = [act for act in SCHED_ACTS if Order.PRIORITY in act.orders]
+    assert "nothing was asked for that it is without: constraints, gpus" in done.output
+    acts = SCHED_ACTS.chosen(Order.PRIORITY, frozenset(Ability))
     for act in (*acts, *SCHED_LIMITED_ACTS):
         assert f"{act.title}: " in done.output
     assert " broken " not in done.output
@@ -137,6 +143,20 @@ def test_program_behind_a_script_is_killed_with_it(monkeypatch: pytest.MonkeyPat
     part = Part(process(["sh", "-c", script]), killed)
     found = trio.run(play, SCHED_KIT, [part], Report())
     assert found.is_clean, found.text()
+
+
+def test_our_scheduler_keeps_every_clause(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = exercise("sched", *PATIENCE, "--order", "fifo", "--", *ours(monkeypatch, "sched"))
+    assert done.exit_code == 0, done.output
+    for act in SCHED_ACTS.chosen(Order.FIFO, frozenset()):
+        assert f"{act.title}: " in done.output
+    assert "without" not in done.output
+
+
+def test_ability_that_is_none() -> None:
+    done = exercise("sched", "--without", "gpus,memory", "true")
+    assert done.exit_code == 2
+    assert "Invalid value for '--without': expected constraints or gpus, got memory" in done.output
 
 
 def test_program_that_is_not_there_is_wrong_usage() -> None:

@@ -19,13 +19,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.broker import ServiceExit
 from flux_trio.instance import Instance, Surroundings
 from flux_trio.lab.exercise import (
     EXEC_ACTS,
     EXEC_KIT,
     SCHED_ACTS,
-    SCHED_KIT,
+    Ability,
     Act,
     Findings,
     Kit,
@@ -33,6 +32,7 @@ from flux_trio.lab.exercise import (
     Part,
     Report,
     exercise,
+    sched_kit,
 )
 from tests.lab import planted_in_exec, planted_in_python
 from tests.lab.planted import Row
@@ -57,8 +57,8 @@ class InProcess:
     def is_running(self) -> bool:
         return self._scope is not None
 
-    def is_idle(self) -> bool:
-        return True
+    def pace(self) -> float:
+        return 1.0
 
     async def start(self) -> None:
         self.returncode, self._ended, self._scope = None, trio.Event(), trio.CancelScope()
@@ -69,7 +69,7 @@ class InProcess:
             async with self._instance.connect("program") as handle:
                 try:
                     await self._module.serve(handle)
-                except* (self._module.Leave, ServiceExit):
+                except* Exception:  # noqa: BLE001 - it ends, as a process does
                     self.returncode = 1
         self._scope = None
         ended.set()
@@ -124,12 +124,16 @@ _SLEEP: Final = re.compile(r"(?:exec )?sleep ([\d.]+)")
 class Pretended:
     """For `open_process` in virtual time: the shell is real, and stops where it would sleep."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        script = command[-1] if command[0] == "sh" else ""
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], directory: str | None
+    ) -> None:
+        script = command[2] if command[:2] == ["sh", "-c"] else ""
         self._nap_s = next((float(found[1]) for found in _SLEEP.finditer(script)), 0.0)
         stopping = _SLEEP.sub("kill -STOP $$", script)
-        words = ["sh", "-c", stopping] if script else list(command)
-        self._process = subprocess.Popen(words, env=dict(environment), stdin=subprocess.DEVNULL)
+        words = ["sh", "-c", stopping, *command[3:]] if script else list(command)
+        self._process = subprocess.Popen(
+            words, env=dict(environment), cwd=directory, stdin=subprocess.DEVNULL
+        )
         self._signaled = trio.Event()
         self._signum = signal.SIGCONT
 
@@ -139,6 +143,7 @@ class Pretended:
         while self._process.returncode is None and self._is_stopped():
             with trio.move_on_after(self._nap_s):
                 await self._signaled.wait()
+                self._signaled = trio.Event()
             os.kill(self._process.pid, self._signum)
             os.kill(self._process.pid, signal.SIGCONT)
         return self._process.wait()
@@ -172,9 +177,9 @@ async def _open(
     stdin: int,
 ) -> Pretended:
     """Take the place of `trio.lowlevel.open_process`. Raises OSError."""
-    del cwd, stdin
+    del stdin
     await trio.lowlevel.checkpoint()
-    started.append(Pretended(command, env))
+    started.append(Pretended(command, env, cwd))
     return started[-1]
 
 
@@ -214,8 +219,9 @@ class Planted:
 
 
 SCRIPTS = Path(__file__).parents[2] / "docs" / "howto" / "any-language"
-FIFO_ACTS = [act for act in SCHED_ACTS if Order.FIFO in act.orders]
-FIFO = Planted("fifo.py", SCHED_KIT, FIFO_ACTS, planted_in_python.ROWS)
+WITHOUT = frozenset(Ability)
+FIFO_ACTS = SCHED_ACTS.chosen(Order.FIFO, WITHOUT)
+FIFO = Planted("fifo.py", sched_kit(WITHOUT), FIFO_ACTS, planted_in_python.ROWS)
 EXEC = Planted("exec.py", EXEC_KIT, EXEC_ACTS, planted_in_exec.ROWS)
 ALL = [pytest.param(each, row, id=row.name) for each in (FIFO, EXEC) for row in each.rows]
 ONE_OF_EACH = [

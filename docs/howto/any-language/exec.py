@@ -20,7 +20,15 @@ from trio.lowlevel import open_process
 
 from flux_trio.broker import Handle, open_remote
 from flux_trio.clock import Clock
-from flux_trio.formats import Idset, Jobspec, format_fluid, job_key, parse_r
+from flux_trio.formats import (
+    Idset,
+    Jobspec,
+    apply_update,
+    format_fluid,
+    job_key,
+    parse_jobspec,
+    parse_r,
+)
 from flux_trio.messages import (
     Errno,
     Event,
@@ -125,6 +133,11 @@ class Service:
         """Say how a job starts, what becomes of it, and at last that its resources are free."""
         found = await self.handle.call(topics.KVS_LOOKUP, {"key": job_key(job.id, "R")})
         job.ranks = set(parse_r(found["value"]).ranks)
+        found = await self.handle.call(topics.KVS_LOOKUP, {"key": job_key(job.id, "jobspec")})
+        if environment := parse_jobspec(found["value"].encode()).environment:
+            # messages leave it out (RFC 27, Alloc); what was updated is in the message alone
+            changed = apply_update(job.spec.to_json(), "attributes.system.environment", environment)
+            job.spec = Jobspec.parse_general(changed)
         if not job.ending.is_set():
             await self.launch(job)
         async with trio.open_nursery() as limits:

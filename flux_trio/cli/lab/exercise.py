@@ -12,6 +12,8 @@ from flux_trio.cli.terminal.examples import Group
 from flux_trio.cli.terminal.params import DURATION, spoken_edition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flux_trio.lab.exercise import Findings, Kit, Part
 
 BROKEN = 1
@@ -26,6 +28,8 @@ _deadline = click.option(
     help="Wait for each answer of the program while it is idle for so long in all. The time in "
     "which it uses the processor, or waits for one, counts a tenth.",
 )
+
+
 _edition = spoken_edition(" with the program")
 
 
@@ -57,6 +61,13 @@ def exercise() -> None:
     help="In which order jobs of one shape start: `priority`, those of higher priority first; "
     "`fifo`, besides the first submitted of those of one priority; `any` is not looked at.",
 )
+@click.option(
+    "--without",
+    default="",
+    metavar="constraints,gpus",
+    help="What the scheduler does not have: then the machine has no such resources, no job asks "
+    "for them, and the report says so.",
+)
 @click.pass_context
 def sched(
     ctx: click.Context,
@@ -66,32 +77,40 @@ def sched(
     edition: str | None,
     limited: str | None,
     order: str,
+    without: str,
 ) -> None:
     """Drive a scheduler: RFC 27, RFC 28 and the R that it writes (RFC 20).
 
-    The instance has four nodes of four cores; jobs are simulated.
+    The instance has four nodes of four cores, of which three have gpus; jobs are simulated.
 
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.
     """
     from flux_trio.lab.exercise import (
         SCHED_ACTS,
-        SCHED_KIT,
         SCHED_LIMITED_ACTS,
+        Ability,
         Order,
         Part,
         process,
+        sched_kit,
     )
 
     try:
         words = tuple(shlex.split(limited or ""))
     except ValueError as error:
         raise click.BadParameter(f"{limited}: {error}", ctx, param_hint="'--limited'") from None
-    acts = [act for act in SCHED_ACTS if Order(order) in act.orders]
-    parts = [Part(process(command), acts)]
+    named = [each.strip() for each in without.split(",") if each.strip()]
+    if unknown := [each for each in named if each not in list(Ability)]:
+        expected = " or ".join(Ability)
+        text = f"expected {expected}, got {unknown[0]}"
+        raise click.BadParameter(text, ctx, param_hint="'--without'")
+    lacks = frozenset(map(Ability, named))
+    parts = [Part(process(command), SCHED_ACTS.chosen(Order(order), lacks))]
     if words:
         parts.append(Part(process(words), SCHED_LIMITED_ACTS))
-    exit_with_verdict(ctx, _run(SCHED_KIT, parts, deadline, edition))
+    findings = _run(sched_kit(lacks), parts, deadline, edition)
+    exit_with_verdict(ctx, findings, sorted(lacks))
 
 
 @exercise.command(context_settings={"allow_interspersed_args": False})
@@ -104,7 +123,7 @@ def exec(  # noqa: A001
 ) -> None:
     """Drive an execution service: RFC 32.
 
-    The instance has two nodes of two cores, both of them this machine; jobs are real commands.
+    The instance has three nodes of four cores, all of them this machine; jobs are real commands.
 
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.
@@ -146,8 +165,10 @@ def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) ->
         raise CommandError(str(error)) from None
 
 
-def exit_with_verdict(ctx: click.Context, findings: Findings) -> None:
+def exit_with_verdict(ctx: click.Context, findings: Findings, without: Sequence[str] = ()) -> None:
     """Print what was found, and exit with 1 if an act was stuck or a clause is broken."""
     click.echo()
     click.echo(findings.text())
+    if without:
+        click.echo(f"nothing was asked for that it is without: {', '.join(without)}")
     ctx.exit(0 if findings.is_clean else BROKEN)

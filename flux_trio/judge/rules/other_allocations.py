@@ -29,6 +29,7 @@ class Wanted(Live, frozen=True, gc=False):
     """The number of nodes; 0 when the jobspec does not say."""
     slots: int
     cores: int
+    gpus: int
     cores_per_slot: int
     exclusive: bool
     duration: float
@@ -36,14 +37,15 @@ class Wanted(Live, frozen=True, gc=False):
 
 
 @known_by_value
-def _graph_of(resources: list[Any]) -> tuple[int, int, int, int, bool]:
-    """Nodes, slots and cores; the cores of a slot; whether nodes are exclusive."""
+def _graph_of(resources: list[Any]) -> tuple[int, int, int, int, int, bool]:
+    """Nodes, slots, cores and gpus; the cores of a slot; whether nodes are exclusive."""
     jobspec = {"resources": resources}
     total = totals(jobspec)
     nodes = [vertex for vertex in vertices(jobspec) if vertex.get("type") == "node"]
     cores = [count(vertex) for vertex in vertices(jobspec) if vertex.get("type") == "core"]
     exclusive = any(vertex.get("exclusive") is True for vertex in nodes)
-    return total["node"], total["slot"], total["core"], cores[0] if cores else 1, exclusive
+    counts = total["node"], total["slot"], total["core"], total["gpu"]
+    return *counts, cores[0] if cores else 1, exclusive
 
 
 def _wanted_of(jobspec: Any, n: int) -> Wanted:
@@ -136,6 +138,28 @@ def as_many_cores_as_the_product(
         return None
     is_enough = got.ncores == wanted.cores or (wanted.exclusive and got.ncores > wanted.cores)
     return is_enough or f"expected {wanted.cores} cores, got {got.ncores}"
+
+
+@_allocation("25.resources.7")
+def as_many_gpus_as_the_product(
+    wanted: Wanted, got: ResourceSet, _there: Inventory
+) -> bool | str | None:
+    """A job gets as many gpus as its jobspec requests; with whole nodes it may get more."""
+    if not wanted.gpus:
+        return None
+    is_enough = got.ngpus == wanted.gpus or (wanted.exclusive and got.ngpus > wanted.gpus)
+    return is_enough or f"expected {wanted.gpus} gpus, got {got.ngpus}"
+
+
+@_allocation("20.nslots.1")
+def nslots_counts_the_slots(
+    wanted: Wanted, got: ResourceSet, _there: Inventory
+) -> bool | str | None:
+    if got.nslots is None or not wanted.slots:
+        return None
+    return got.nslots == wanted.slots or (
+        f"execution.nslots: expected the {wanted.slots} slots of the jobspec, got {got.nslots}"
+    )
 
 
 @_allocation("14.vertex.1")

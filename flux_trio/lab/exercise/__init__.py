@@ -5,12 +5,22 @@ exercise is a list of acts: it is started, gets work, is killed, comes back. The
 binds the program is kept, broken or not exercised.
 """
 
+from flux_trio.lab.exercise.acts import Ability, Act, Order
 from flux_trio.lab.exercise.execution import EXEC_ACTS
 from flux_trio.lab.exercise.findings import Ended, Findings
 from flux_trio.lab.exercise.program import Driven, ProgramNotStarted
-from flux_trio.lab.exercise.run import EXEC_KIT, SCHED_KIT, Kit, Part, Report, exercise, process
+from flux_trio.lab.exercise.run import (
+    EXEC_KIT,
+    SCHED_KIT,
+    Kit,
+    Part,
+    Report,
+    exercise,
+    process,
+    sched_kit,
+)
 from flux_trio.lab.exercise.scheduling import SCHED_ACTS, SCHED_LIMITED_ACTS
-from flux_trio.lab.exercise.stage import Act, Order, Stuck
+from flux_trio.lab.exercise.stage import UNHARMED, Stuck
 
 __all__ = [
     "EXEC_ACTS",
@@ -18,6 +28,8 @@ __all__ = [
     "SCHED_ACTS",
     "SCHED_KIT",
     "SCHED_LIMITED_ACTS",
+    "UNHARMED",
+    "Ability",
     "Act",
     "Driven",
     "Ended",
@@ -30,4 +42,5 @@ __all__ = [
     "Stuck",
     "exercise",
     "process",
+    "sched_kit",
 ]

@@ -1,24 +1,39 @@
-"""The acts for an execution service (RFC 32): two nodes of two cores, both of them this machine.
+"""The acts for an execution service (RFC 32): three nodes of four cores, all of them this machine.
 
 The jobs are real commands, which the program has to start.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Final
 
+import trio
+
+from flux_trio.client import URI_VARIABLE
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
-from flux_trio.lab.exercise.stage import Acts, Stage, Stuck, many
+from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.stage import UNHARMED, Stage, Stuck, many
 from flux_trio.lab.exercise.standing_in import START, executing
 from flux_trio.lab.exercise.witness import Witness
 from flux_trio.messages import topics
 
-NNODES: Final = 2
-CORES: Final = 2  # of each node
+NNODES: Final = 3
+CORES: Final = 4  # of each node
 CODE: Final = 3  # the exit code of a job that fails
 LESS: Final = 2
+MOST: Final = 255  # the greatest exit code
+LIMIT_S: Final = 0.5  # a time limit that is exceeded
+WITHIN_S: Final = 60.0  # one that is not
+SHORT_S: Final = 1.5  # a limit that is longer than a job runs, and shorter than it waits
+KILL_S: Final = 10.0  # the time from SIGTERM to SIGKILL that a program may choose
+MANY: Final = 20  # jobs
+LARGE: Final = 100_000  # characters of an argument
+MILD: Final = (1, 7)  # severities of exceptions that are not fatal (RFC 21)
 _STATUS_MAX: Final = 0xFFFF  # of wait(2)
 
 EXEC_ACTS: Final = Acts()
@@ -26,11 +41,17 @@ EXEC_ACTS: Final = Acts()
 
 async def _ends_with(stage: Stage, jobid: int, code: int) -> None:
     """Wait until a job has ended, with this exit code."""
+    await _has_status(stage, jobid, code << 8)
+
+
+async def _has_status(stage: Stage, jobid: int, status: int) -> None:
+    """Wait until a job has ended, with this status of wait(2)."""
     await stage.event(jobid, "clean", "32.start.36")
+    stage.none_is_harmed()
     found = stage.events(jobid).get("finish", {}).get("status")
-    if found != code << 8:
+    if found != status:
         name = format_fluid(jobid, "f58")
-        text = f"job {name} has ended with status {found}; expected {code << 8}"
+        text = f"job {name} has ended with status {found}; expected {status}"
         raise Stuck(text, "32.start.32")
 
 
@@ -45,7 +66,39 @@ async def _one_job(stage: Stage) -> None:
 
 @EXEC_ACTS.act("a job that fails", "the status is that of wait(2)", ("32.start.32", "32.start.36"))
 async def _fails(stage: Stage) -> None:
-    await _ends_with(stage, await stage.submit("sh", "-c", f"exit {CODE}"), CODE)
+    for code in (CODE, MOST):
+        await _ends_with(stage, await stage.submit("sh", "-c", f"exit {code}"), code)
+    await _has_status(stage, await stage.submit("sh", "-c", "kill -9 $$"), signal.SIGKILL)
+
+
+@EXEC_ACTS.act(
+    "tasks write down what they were given",
+    "each has the environment, the directory and the arguments of the jobspec",
+    ("14.attributes.4", "14.submit.4"),
+)
+async def _as_the_jobspec_says(stage: Stage) -> None:
+    """Variables are set and unset; the arguments are many, empty, long, and of several words."""
+    words = ["first", "", "of several  words", "ünïcødé", "x" * LARGE, "last"]
+    unset = [URI_VARIABLE, "FLUX_TRIO_FOURTH"]
+    given = {"FLUX_TRIO_FIRST": "one", "FLUX_TRIO_SECOND": "", "FLUX_TRIO_THIRD": "a = b; c"}
+    environment = {"PATH": os.environ.get("PATH", os.defpath), **given, **dict.fromkeys(unset)}
+    for nnodes, ntasks in ((1, 1), (NNODES, NNODES)):
+        with Witness() as witness:
+            command = witness.tells([*given, *unset], words)
+            jobid = await stage.submit(
+                *command, nnodes=nnodes, ntasks=ntasks, environment=environment, cwd="/usr"
+            )
+            await _ends_with(stage, jobid, 0)
+            told = witness.told()
+        if len(told) != ntasks:
+            raise Stuck(f"{len(told)} tasks have run; expected {ntasks}", "14.submit.4")
+        for directory, *lines in told:
+            values, arguments = lines[: len(given) + len(unset)], lines[len(given) + len(unset) :]
+            if values != [*given.values(), *("-" for _ in unset)]:
+                raise Stuck(f"a task has the variables {values}", "14.attributes.4")
+            if arguments != words or directory != "/usr":
+                text = f"a task has run in {directory} with {len(arguments)} arguments"
+                raise Stuck(f"{text}; expected /usr and {len(words)}, as given", "14.submit.4")
 
 
 @EXEC_ACTS.act(
@@ -56,6 +109,7 @@ async def _fails(stage: Stage) -> None:
 async def _cannot_start(stage: Stage) -> None:
     for nnodes in (1, NNODES):
         jobid = await stage.submit("/nonexistent/command", nnodes=nnodes, ntasks=nnodes)
+        stage.touched.add(jobid)
         await stage.event(jobid, "clean", "32.start.36")
         _failed(stage, jobid, "32.criteria.3")
 
@@ -79,7 +133,7 @@ async def _wait_until_seen(stage: Stage) -> None:
     "a job on several nodes", "all targets of the job are released", ("32.start.20", "32.start.21")
 )
 async def _several_nodes(stage: Stage) -> None:
-    jobid = await stage.submit("true", nnodes=NNODES, ntasks=NNODES * CORES)
+    jobid = await stage.submit("true", nnodes=NNODES, ntasks=NNODES * 2)
     await _ends_with(stage, jobid, 0)
 
 
@@ -89,33 +143,38 @@ async def _several_nodes(stage: Stage) -> None:
     ("32.start.20", "32.start.21", "32.start.32"),
 )
 async def _one_after_the_other(stage: Stage) -> None:
-    """Of two tasks one ends before the other, with a smaller or a greater status."""
-    for first, second in ((0, 0), (LESS, CODE), (CODE, LESS)):
+    """Of three tasks the first, the middle or the last one ends with the greatest status."""
+    for codes in ((0, 0, 0), (LESS, CODE, LESS), (CODE, LESS, 0), (0, LESS, CODE)):
         with Witness() as witness:
-            command = witness.one_ends_first(first, second)
+            command = witness.one_ends_first(*codes)
             jobid = await stage.submit(*command, nnodes=NNODES, ntasks=NNODES)
-            await stage.until("the end of one of two tasks", witness.has_first_ended, "32.start.17")
+            await stage.until("the end of one of the tasks", witness.has_first_ended, "32.start.17")
             await _wait_until_seen(stage)
             if "finish" in stage.events(jobid):
                 witness.all_have_ended(jobid, "32.start.32")
             witness.let_end()
-            await _ends_with(stage, jobid, max(first, second))
+            await _ends_with(stage, jobid, max(codes))
 
 
 @EXEC_ACTS.act(
     "many jobs at once", "each gets answers of its own", ("32.impl.3", "32.start.36", "32.start.37")
 )
 async def _many(stage: Stage) -> None:
-    for jobid in await many(stage, 4 * NNODES * CORES):
+    for jobid in await many(stage, MANY):
         await _ends_with(stage, jobid, 0)
 
 
 async def _running(stage: Stage, witness: Witness) -> int:
     """Submit a job that runs until it is ended, and wait until it does."""
     jobid = await stage.submit(*witness.runs_on())
-    await stage.event(jobid, "start", "32.start.17")
-    await stage.until("the command of the job", lambda: witness.nstarts > 0, "32.start.17")
+    await _runs(stage, jobid, witness, 1)
     return jobid
+
+
+async def _runs(stage: Stage, jobid: int, witness: Witness, ntasks: int) -> None:
+    """Wait until all tasks of a job run."""
+    await stage.event(jobid, "start", "32.start.17")
+    await stage.until("the tasks of the job", lambda: witness.nstarts >= ntasks, "32.start.17")
 
 
 async def _ended_by_an_exception(stage: Stage, jobid: int, witness: Witness) -> None:
@@ -141,6 +200,68 @@ async def _canceled(stage: Stage) -> None:
 
 
 @EXEC_ACTS.act(
+    "one of three jobs is canceled",
+    "its processes end, all of them, and the other jobs run on",
+    ("32.start.20", "32.start.36", UNHARMED),
+)
+async def _one_of_three(stage: Stage) -> None:
+    """The first, the middle or the last of them; it has a task on each node."""
+    for at in range(3):
+        with ExitStack() as opened:
+            jobs = await _three(stage, opened)
+            one, witness = jobs.pop(at)
+            await stage.cancel(one)
+            await _ended_by_an_exception(stage, one, witness)
+            await _wait_until_seen(stage)
+            await _run_on(stage, jobs)
+
+
+async def _three(stage: Stage, opened: ExitStack) -> list[tuple[int, Witness]]:
+    """Submit three jobs that run until they are let end, each with a task on each node."""
+    found = []
+    for _ in range(3):
+        witness = opened.enter_context(Witness())
+        jobid = await stage.submit(*witness.ends_when_let(), nnodes=NNODES, duration=WITHIN_S)
+        found.append((jobid, witness))
+    for jobid, witness in found:
+        await _runs(stage, jobid, witness, NNODES)
+    return found
+
+
+async def _run_on(stage: Stage, jobs: Iterable[tuple[int, Witness]]) -> None:
+    """See to it that jobs run, and end well when they are let end."""
+    for jobid, witness in jobs:
+        stage.must_run(jobid, UNHARMED)
+        witness.let_end()
+        await _ends_with(stage, jobid, 0)
+
+
+@EXEC_ACTS.act("exceptions come that are not fatal", "the jobs run on, and end well", (UNHARMED,))
+async def _not_fatal(stage: Stage) -> None:
+    with ExitStack() as opened:
+        jobs = await _three(stage, opened)
+        for severity, (jobid, _) in zip(MILD, jobs, strict=False):
+            payload = {"id": jobid, "severity": severity, "type": "exercise", "note": ""}
+            await stage.call(topics.JOB_RAISE, payload)
+        await _wait_until_seen(stage)
+        await _run_on(stage, jobs)
+
+
+@EXEC_ACTS.act(
+    "a job that is canceled does not heed SIGTERM",
+    "its processes end all the same, by SIGKILL",
+    ("32.start.20", "32.start.36"),
+)
+async def _not_heeded(stage: Stage) -> None:
+    with Witness() as witness:
+        jobid = await stage.submit(*witness.does_not_heed(), nnodes=NNODES)
+        await _runs(stage, jobid, witness, NNODES)
+        await stage.cancel(jobid)
+        await stage.event(jobid, "clean", "32.start.36", KILL_S)
+        await _ended_by_an_exception(stage, jobid, witness)
+
+
+@EXEC_ACTS.act(
     "jobs are canceled as they start",
     "their processes end, and then their resources are released",
     ("32.start.20", "32.start.36"),
@@ -156,15 +277,38 @@ async def _canceled_at_once(stage: Stage) -> None:
 
 @EXEC_ACTS.act(
     "a job exceeds its time limit",
-    "its processes end, and it has failed",
-    ("32.criteria.3", "32.start.20", "32.start.36"),
+    "its processes end, with an exception; jobs within their limits run on",
+    ("32.criteria.3", "32.start.20", "32.start.36", UNHARMED),
 )
 async def _out_of_time(stage: Stage) -> None:
-    with Witness() as witness:
-        jobid = await stage.submit(*witness.runs_on(), duration=0.5)
+    with ExitStack() as opened:
+        witness = opened.enter_context(Witness())
+        jobs = await _three(stage, opened)
+        jobid = await stage.submit(*witness.runs_on(), duration=LIMIT_S)
+        stage.touched.add(jobid)
         await stage.event(jobid, "clean", "32.start.36")
         witness.all_have_ended(jobid, "32.start.20")
-        _failed(stage, jobid, "32.criteria.3")
+        if stage.events(jobid).get("exception", {}).get("type") != "timeout":
+            text = f"job {format_fluid(jobid, 'f58')} has exceeded its time limit"
+            raise Stuck(f"{text}, and has no exception of type timeout", "32.criteria.3")
+        await _run_on(stage, jobs)
+
+
+@EXEC_ACTS.act(
+    "a job with a time limit has waited for longer than that", "it runs to its end", (UNHARMED,)
+)
+async def _has_waited(stage: Stage) -> None:
+    """It waits for the nodes of another job; its time counts from its own start."""
+    with ExitStack() as opened:
+        first, second = (opened.enter_context(Witness()) for _ in range(2))
+        all_nodes = {"nnodes": NNODES, "exclusive": True}
+        running = await stage.submit(*first.ends_when_let(), **all_nodes)
+        waiting = await stage.submit(*second.runs_for(0.1), duration=SHORT_S, **all_nodes)
+        await _runs(stage, running, first, NNODES)
+        await trio.sleep(SHORT_S)
+        first.let_end()
+        await _ends_with(stage, running, 0)
+        await _ends_with(stage, waiting, 0)
 
 
 async def _taken_up(stage: Stage, jobid: int, witness: Witness) -> None:
@@ -184,6 +328,7 @@ async def _taken_up(stage: Stage, jobid: int, witness: Witness) -> None:
 async def _killed(stage: Stage) -> None:
     with Witness() as witness:
         jobid = await _running(stage, witness)
+        stage.touched.add(jobid)
         await stage.program.kill()
         await stage.serve()
         await _taken_up(stage, jobid, witness)
@@ -202,6 +347,7 @@ async def _manager_restarts(stage: Stage) -> None:
         short, long = (opened.enter_context(Witness()) for _ in range(2))
         ends = await stage.submit(*short.runs_for(1.0))
         runs = await _running(stage, long)
+        stage.touched.update((ends, runs))
         await stage.event(ends, "start", "32.start.17")
         before = stage.nready
         await stage.call(topics.MODULE_RELOAD, {"name": topics.JOB_MANAGER})
@@ -219,6 +365,38 @@ async def _manager_restarts(stage: Stage) -> None:
             await _ends_with(stage, ends, 0)
         await stage.cancel(runs)
         await _ended_by_an_exception(stage, runs, long)
+
+
+@EXEC_ACTS.act(
+    "the R of a job cannot be read",
+    "the job fails, and the final release comes; or the program ends",
+    ("32.criteria.3", "32.start.36"),
+)
+async def _not_read(stage: Stage) -> None:
+    with Witness() as witness:
+        refused = stage.refuse_next(topics.KVS_LOOKUP)
+        jobid = await stage.submit(*witness.runs_for(0.1))
+        stage.touched.add(jobid)
+        done = lambda: "clean" in stage.events(jobid)  # noqa: E731
+        if await stage.until_or_end("the end of a job, or that of the program", done):
+            await stage.program.kill()
+            await stage.serve()
+        await stage.event(jobid, "clean", "32.start.36")
+        if refused.is_set() and not witness.nstarts:
+            _failed(stage, jobid, "32.criteria.3")
+
+
+@EXEC_ACTS.act("the name of the program is refused", "it ends, or asks again", ())
+async def _not_registered(stage: Stage) -> None:
+    await stage.end_program(topics.JOB_MANAGER)
+    before = stage.nready
+    stage.refuse_next(topics.BROKER_REGISTER)
+    await stage.program.start()
+    what = f"{topics.EXEC_HELLO} of the program, or its end"
+    if await stage.until_or_end(what, lambda: stage.nready > before):
+        await stage.program.kill()  # or the processes that it has left
+        await stage.serve()
+    await stage.submit("true")
 
 
 @EXEC_ACTS.act("the program is ended and started again", "waiting jobs run", ("32.hello.1",))

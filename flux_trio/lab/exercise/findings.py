@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flux_trio.judge import Clause, Judgement, Verdict, Violation
-from flux_trio.lab.exercise.stage import Act
+from flux_trio.lab.exercise.acts import Act
 from flux_trio.trace import Record
 from flux_trio.views import cause_lines, things_by_clause
 

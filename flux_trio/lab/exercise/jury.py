@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import trio
+from msgspec.structs import replace
 
 from flux_trio.broker import LogEntry
 from flux_trio.judge import Clause, Judgement, Monitor, Verdict, Violation, load_clauses
 from flux_trio.judge.judgement import applicable
 from flux_trio.judge.rules import CLASSIC, rules_of
+from flux_trio.lab.exercise.acts import Act
 from flux_trio.lab.exercise.findings import Ended
-from flux_trio.lab.exercise.stage import Act
+from flux_trio.lab.exercise.stage import UNHARMED
 from flux_trio.messages import Level
 from flux_trio.trace import Record, Shown
 
@@ -24,9 +26,13 @@ LONG_TEXT: Final = "6.response.4"
 
 SUSPENSION: Final = "unexplained.suspension"
 
+PROGRAM: Final = "the program"
+"""The name of the program in what is found, whatever names its lives have had as peers."""
+
 OWN: Final = {
     "order.fifo": "Of jobs of one priority, the one that was submitted first starts first, "
-    "as --order fifo says."
+    "as --order fifo says.",
+    UNHARMED: "What is done to a job does nothing to others: they wait, or run on.",
 }
 """What acts can find that no RFC says."""
 
@@ -35,12 +41,13 @@ class Jury:
     """Judges an exercise: one trace for each instance that it starts.
 
     `sit` begins with the next instance, `hear` with the next act; `end_of_act` and `at_rest` say
-    how the act has ended. What the parties in `stand_ins` break is left out: they stand in for
-    modules and refuse, as part of an act, what a module may not refuse.
+    how the act has ended. Only what the program breaks is told, by peers of which `is_program` is
+    true: clients of the exercise stand in for modules and refuse what a module may not refuse, and
+    a module may be late.
     """
 
     def __init__(self, clauses: Iterable[Clause], edition: str) -> None:
-        self.stand_ins: set[str] = set()
+        self.is_program: Callable[[str], bool] = bool
         self.records: list[Record] = []
         self._all = load_clauses()
         self._theirs = {each.id for each in clauses}
@@ -53,7 +60,7 @@ class Jury:
         self._act: Act | None = None
         self._monitor = Monitor(self._rules, self._all)
         self.broken = trio.Event()
-        """Set when something is broken in the instance, but by stand-ins."""
+        """Set when the program has broken something in the instance."""
 
     @property
     def nrecords(self) -> int:
@@ -85,7 +92,16 @@ class Jury:
     def _broken(self) -> list[Violation]:
         found = [*self._monitor.violations]
         found += [each for each in self._monitor.unexplained if each.clause == SUSPENSION]
-        return [each for each in found if each.party not in self.stand_ins]
+        return self._of_program(found)
+
+    def _of_program(self, found: Iterable[Violation]) -> list[Violation]:
+        """Return what the program breaks, in its own name."""
+        told: dict[int, Violation] = {}
+        for each in found:
+            if self.is_program(each.party):
+                cause = None if each.cause is None else told.get(id(each.cause))
+                told[id(each)] = replace(each, party=PROGRAM, cause=cause)
+        return list(told.values())
 
     def end_of_act(self, stuck: str, clause: str) -> Ended:
         """Return how the act has ended: it was `stuck`, or not (""), which breaks a `clause`.
@@ -96,7 +112,8 @@ class Jury:
         if not broken and stuck and clause:
             broken = [self._of_act(stuck, clause)]
         elif not broken and stuck:
-            broken = [each for each in self._monitor.debts() if each.clause in self._theirs]
+            due = [each for each in self._monitor.debts() if each.clause in self._theirs]
+            broken = self._of_program(due)
         return self._ended(broken, stuck)
 
     def at_rest(self, last: Ended) -> Ended:
@@ -124,7 +141,7 @@ class Jury:
     def _of_act(self, text: str, clause: str) -> Violation:
         known = self._all.get(clause)
         sentence = OWN[clause] if known is None else known.text
-        return Violation(clause, sentence, "the program", text, self.records[-1], ())
+        return Violation(clause, sentence, PROGRAM, text, self.records[-1], ())
 
     def judgement(self, ended: Iterable[Ended]) -> Judgement:
         """Return the judgement of all instances.

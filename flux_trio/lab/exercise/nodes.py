@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from typing import Final
 
+from flux_trio.lab.exercise.acts import Acts
 from flux_trio.lab.exercise.sched_jobs import (
     CORES,
     DOUBLE,
     NNODES,
     fill,
     held_on,
+    one_on_each,
+    resources_of,
     wait_until_seen,
     waits,
 )
-from flux_trio.lab.exercise.stage import LONG_S, Acts, Stage, all_have
+from flux_trio.lab.exercise.stage import LONG_S, UNHARMED, Stage, all_have, many
 from flux_trio.messages import topics
 
-FIRST: Final = "0"
-LAST: Final = str(NNODES - 1)  # the target that is taken away
+FIRST: Final = 0
+LAST: Final = NNODES - 1
+STAYS: Final = 1
+TAKEN: Final = "0,2-3"  # all but one
 
 NODE_ACTS: Final = Acts()
 
 
-async def _drain(stage: Stage, targets: str) -> None:
+async def drain(stage: Stage, targets: str) -> None:
     await stage.call(topics.RESOURCE_DRAIN, {"targets": targets, "reason": "an exercise"})
 
 
-async def _undrain(stage: Stage, targets: str) -> None:
+async def undrain(stage: Stage, targets: str) -> None:
     await stage.call(topics.RESOURCE_UNDRAIN, {"targets": targets})
 
 
@@ -37,15 +42,32 @@ async def _undrain(stage: Stage, targets: str) -> None:
 )
 async def drained(stage: Stage) -> None:
     """A job on all nodes, or on all cores, has to wait for any node that is drained."""
-    for target in (FIRST, LAST):
-        await _drain(stage, target)
+    for targets in (str(FIRST), str(LAST), TAKEN):
+        await drain(stage, targets)
         await stage.event(await stage.submit(), "clean")
         waiting = [
             await waits(stage, "28.offline.3", nnodes=NNODES),
             await waits(stage, "28.offline.3", ntasks=NNODES * CORES),
         ]
-        await _undrain(stage, target)
+        if targets == TAKEN:
+            waiting.append(await waits(stage, "28.offline.3", nnodes=2))
+        await undrain(stage, targets)
         await all_have(stage, waiting, "clean", "28.online.3")
+
+
+@NODE_ACTS.act(
+    "all nodes are drained",
+    "jobs wait, and are not denied",
+    ("28.offline.3", "28.criteria.3", "28.online.3"),
+)
+async def all_drained(stage: Stage) -> None:
+    await drain(stage, str(stage.machine.ranks))
+    waiting = [
+        await waits(stage, "28.offline.3"),
+        await waits(stage, "28.offline.3", nnodes=NNODES, exclusive=True),
+    ]
+    await undrain(stage, str(stage.machine.ranks))
+    await all_have(stage, waiting, "clean", "28.online.3")
 
 
 @NODE_ACTS.act(
@@ -56,9 +78,9 @@ async def drained(stage: Stage) -> None:
 async def drained_while_it_runs(stage: Stage) -> None:
     running = await stage.submit(nnodes=NNODES, ntasks=NNODES * (CORES - 1), run_s=LONG_S)
     await stage.event(running, "start")
-    await _drain(stage, LAST)
+    await drain(stage, str(LAST))
     waiting = await waits(stage, DOUBLE, nnodes=1, ntasks=2)  # a core of each node is free
-    await _undrain(stage, LAST)
+    await undrain(stage, str(LAST))
     await wait_until_seen(stage, nnodes=1, ntasks=2)
     stage.must_wait(waiting, DOUBLE)
     stage.must_run(running, "28.offline.4")
@@ -72,10 +94,10 @@ async def drained_while_it_runs(stage: Stage) -> None:
 )
 async def started_while_drained(stage: Stage) -> None:
     await stage.end_program(topics.RESOURCE)
-    await _drain(stage, LAST)
+    await drain(stage, str(LAST))
     await stage.serve()
     waiting = await waits(stage, "28.offline.3", nnodes=NNODES)
-    await _undrain(stage, LAST)
+    await undrain(stage, str(LAST))
     await stage.event(waiting, "clean", "28.online.3")
 
 
@@ -86,45 +108,81 @@ async def started_while_drained(stage: Stage) -> None:
 )
 async def node_fails(stage: Stage) -> None:
     running = await fill(stage)
-    await stage.call(topics.RESOURCE_DOWN, {"targets": FIRST, "reason": "an exercise"})
+    stage.touched.add(running)
+    await stage.call(topics.RESOURCE_DOWN, {"targets": str(FIRST), "reason": "an exercise"})
     await stage.event(running, "clean")
     await stage.event(await stage.submit(), "clean")
     waiting = await waits(stage, "28.offline.3", nnodes=NNODES)
-    await stage.call(topics.RESOURCE_UP, {"targets": FIRST})
+    await stage.call(topics.RESOURCE_UP, {"targets": str(FIRST)})
     await stage.event(waiting, "clean", "28.online.3")
 
 
 @NODE_ACTS.act(
-    "a node is taken away and given back",
-    "its job gets an exception, waiting jobs are judged anew, the node is released",
-    ("28.shrink.3", "28.shrink.4", "28.shrink.5", "28.shrink.6", "28.release.1"),
+    "nodes are taken away and given back",
+    "their jobs get an exception and no other ones, waiting jobs are judged anew, the nodes are "
+    "released",
+    ("28.shrink.3", "28.shrink.4", "28.shrink.5", "28.shrink.6", "28.release.1", UNHARMED),
 )
 async def shrunk(stage: Stage) -> None:
-    running = await fill(stage)
+    """A job is on each node, and one waits for all of them; one node stays."""
+    running = await one_on_each(stage, NNODES, nnodes=1, exclusive=True)
     waiting = await stage.submit(nnodes=NNODES)
-    stage.hopeless.update((running, waiting))
-    await stage.asked(topics.SCHED_ALLOC, waiting)
-    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": LAST})
-    await stage.event(running, "exception", "28.shrink.4")
-    await all_have(stage, [running, waiting, await stage.submit()], "clean")
-    too_large = await stage.submit(nnodes=NNODES)
+    fits = await stage.submit(nnodes=1, exclusive=True)
+    ended = [running[rank][0] for rank in running if rank != STAYS]
+    stage.hopeless.update((*ended, waiting))
+    await stage.asked(topics.SCHED_ALLOC, fits)
+    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": TAKEN})
+    await all_have(stage, ended, "exception", "28.shrink.4")
+    await all_have(stage, [*ended, waiting], "clean")
+    stage.must_run(running[STAYS][0], UNHARMED)
+    too_large = await stage.submit(nnodes=2)
     stage.hopeless.add(too_large)
     await stage.event(too_large, "clean", "27.deny.1")
+    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
+    await stage.event(fits, "clean")
+    waiting = await waits(stage, DOUBLE, nnodes=NNODES)
+    await stage.cancel(running[STAYS][0])
+    await stage.event(waiting, "clean")
+
+
+@NODE_ACTS.act(
+    "one core of each job's nodes is on a node that is taken away",
+    "every job that has something there gets an exception",
+    ("28.shrink.4",),
+)
+async def shrunk_below_several(stage: Stage) -> None:
+    """Three jobs are on the node that is taken away, of which two are on others, too."""
+    running = await many(stage, 2, nnodes=NNODES, run_s=LONG_S)
+    running += [await stage.submit(ntasks=2 * NNODES, run_s=LONG_S)]
+    await all_have(stage, running, "start")
+    there = [each for each in running if LAST in (await resources_of(stage, each)).ranks]
+    stage.hopeless.update(there)
+    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": str(LAST)})
+    await all_have(stage, there, "exception", "28.shrink.4")
+    for jobid in running:
+        if jobid not in there:
+            await stage.cancel(jobid)
+    await all_have(stage, running, "clean")
     await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
     await stage.event(await stage.submit(nnodes=NNODES), "clean")
 
 
 @NODE_ACTS.act(
     "a node is taken away while a job ends on it",
-    "it is released when it is free, and not before",
-    ("28.shrink.4", "28.shrink.6"),
+    "it is released when it is free, and not before; if it is given back before, the job keeps it",
+    ("28.shrink.4", "28.shrink.6", DOUBLE),
 )
 async def shrunk_while_it_ends(stage: Stage) -> None:
     """A job takes its time to end when a node of it is taken away."""
-    async with held_on(stage) as jobid:
-        stage.hopeless.add(jobid)
-        await stage.call(topics.RESOURCE_EXCLUDE, {"targets": LAST})
-        await stage.event(jobid, "exception", "28.shrink.4")
-        await wait_until_seen(stage)
-    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
-    await stage.event(await stage.submit(nnodes=NNODES), "clean")
+    for is_back_before in (False, True):
+        async with held_on(stage) as held:
+            stage.hopeless.add(held.id)
+            await stage.call(topics.RESOURCE_EXCLUDE, {"targets": str(LAST)})
+            await stage.event(held.id, "exception", "28.shrink.4")
+            await wait_until_seen(stage)
+            if is_back_before:
+                await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
+                await waits(stage, DOUBLE)
+        if not is_back_before:
+            await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
+        await stage.event(await stage.submit(nnodes=NNODES), "clean")

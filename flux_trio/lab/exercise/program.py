@@ -18,8 +18,22 @@ from flux_trio.process.local import reap
 TERM_S: Final = 5.0
 """Seconds that the program has to end by itself after SIGTERM; then it gets SIGKILL."""
 
-
+BUSY: Final = 0.1
+"""The part of the time in which the program is busy that counts: it may be about to answer, but it
+is not waited for without end."""
+CROWDED: Final = 0.25
+"""The part of the time that counts while more threads can run than there are processors: then it
+may be the instance that is late, or what the program has started in another session."""
 _RUNNABLE: Final = "R"
+
+
+def _is_crowded() -> bool:
+    """Return whether somebody waits for a processor (proc(5), loadavg)."""
+    try:
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+    except OSError:
+        return False
+    return running > (os.cpu_count() or 1)
 
 
 def _session(sid: int) -> Iterator[tuple[str, int]]:
@@ -46,9 +60,9 @@ class Driven(Protocol):
     def is_running(self) -> bool:
         """Whether the program was started and has not ended."""
 
-    def is_idle(self) -> bool:
-        """Whether the program has had nothing to do since the last call: it has used no processor,
-        and waits for none.
+    def pace(self) -> float:
+        """Return which part of the time since the last call counts as time that the program has
+        had: all of it, from 0 to 1, if it had nothing to do.
         """
 
     async def start(self) -> None:
@@ -88,8 +102,16 @@ class Program:
         """Whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def is_idle(self) -> bool:
-        """See `Driven`. On a machine without /proc it is taken to be idle."""
+    def pace(self) -> float:
+        """See `Driven`. On a machine without /proc it is taken to be idle.
+
+        It is idle if it has used no processor, and waits for none.
+        """
+        if not self._is_idle():
+            return BUSY
+        return CROWDED if _is_crowded() else 1.0
+
+    def _is_idle(self) -> bool:
         if self._process is None:
             return True
         found = list(_session(self._process.pid))

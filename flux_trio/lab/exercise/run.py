@@ -16,17 +16,19 @@ from typing import Final
 
 import trio
 
-from flux_trio.broker import Handle
 from flux_trio.config import Config, ExecConfig
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.judge import Clause, load_clauses
 from flux_trio.lab.exercise import execution
+from flux_trio.lab.exercise.acts import Ability, Act
 from flux_trio.lab.exercise.findings import Ended, Findings
 from flux_trio.lab.exercise.jury import Jury
+from flux_trio.lab.exercise.machines import SCHED_MACHINE, old_store, sched_machine
 from flux_trio.lab.exercise.program import Driven, Program, ProgramNotStarted
-from flux_trio.lab.exercise.stage import LOOK_S, SCHED_MACHINE, Act, Stage, Stuck
+from flux_trio.lab.exercise.refusing import RefusingRouter
+from flux_trio.lab.exercise.stage import LOOK_S, Stage, Stuck
 from flux_trio.messages import FluxError, topics
 from flux_trio.services.module_process import system_clock
 from flux_trio.sim import make_machine
@@ -68,14 +70,25 @@ EXEC_KIT: Final = Kit(
     is_simulated=False,
 )
 
+
+def sched_kit(without: frozenset[Ability]) -> Kit:
+    """Return what a scheduler needs that is without some abilities."""
+    machine = sched_machine(
+        has_gpus=Ability.GPUS not in without, has_properties=Ability.CONSTRAINTS not in without
+    )
+    return replace(SCHED_KIT, machine=machine)
+
+
 MakeProgram = Callable[[Instance], Driven]
 """Makes the program that serves an instance."""
 
 Surround = Callable[[Kit, Path], Surroundings]
 """Returns the surroundings of an instance; the path is a directory of its own."""
 
-LATER: Final = 0.1
-"""The part of the deadline that is left to the program once something was waited for in vain."""
+LATER: Final = 0.5
+"""The part of the deadline that is left to the program once something was waited for in vain,"""
+LATER_S_MIN: Final = 1.0
+"""at least so many seconds, since the instance needs some, too."""
 
 
 class Report:
@@ -133,8 +146,10 @@ async def exercise(
         left = list(part.acts)
         while left:
             is_first = len(left) == len(part.acts)
-            later = LATER if any(each.stuck for each in ended) else 1.0
-            play = _Play(kit, part.program, left, report, jury, deadline_s * later, edition)
+            left_s = deadline_s
+            if any(each.stuck for each in ended):
+                left_s = min(deadline_s, max(deadline_s * LATER, LATER_S_MIN))
+            play = _Play(kit, part.program, left, report, jury, left_s, edition)
             with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
                 done = await play.on(surround(kit, Path(directory)), must_serve=is_first)
             ended += done
@@ -164,6 +179,8 @@ class _Play:
             given,
             trace=trace,
             log_sinks=(self.jury.log,),
+            store=old_store,
+            make_router=RefusingRouter,
             modules=tuple(name for name in MODULES if name != self.kit.module),
         )
         simulated = ExecConfig(simulate=self.kit.is_simulated)
@@ -171,15 +188,25 @@ class _Play:
         self.jury.sit()
         trace.add_sink(self.jury.observe)
         async with open_instance(config, given) as instance, instance.connect("exercise") as handle:
-            return await self._with(instance, handle, must_serve=must_serve)
+            router = instance.router
+            assert isinstance(router, RefusingRouter)
+            router.own.add(handle.name)
+            self.jury.is_program = router.is_program
+            program = self.program(instance)
+            stage = Stage(
+                handle,
+                program,
+                self.kit.ready,
+                instance.connect,
+                self.deadline_s,
+                router,
+                self.kit.machine,
+                self.edition,
+            )
+            return await self._with(instance, stage, must_serve=must_serve)
 
-    async def _with(self, instance: Instance, handle: Handle, *, must_serve: bool) -> list[Ended]:
-        program = self.program(instance)
-        stage = Stage(
-            handle, program, self.kit.ready, instance.connect, self.deadline_s, self.edition
-        )
+    async def _with(self, instance: Instance, stage: Stage, *, must_serve: bool) -> list[Ended]:
         instance.trace.add_sink(stage.observe)
-        self.jury.stand_ins = stage.stand_ins
         done: list[Ended] = []
         try:
             if must_serve:
@@ -191,7 +218,7 @@ class _Play:
                 if not done[-1].is_clean:
                     break
         finally:
-            await program.end()
+            await stage.program.end()
             instance.trace.remove_sink(stage.observe)
         if done[-1].is_clean:
             done[-1] = self.jury.at_rest(done[-1])
@@ -209,11 +236,20 @@ class _Play:
         self.jury.hear(act)
         try:
             await _watched(stage, play, self.jury)
-        except Stuck as stuck:
-            return self.jury.end_of_act(str(stuck), stuck.clause)
-        except FluxError as error:
-            return self.jury.end_of_act(str(error), "")
+        except (Stuck, FluxError) as error:
+            found = _harm(stage) or error
+            clause = found.clause if isinstance(found, Stuck) else ""
+            return self.jury.end_of_act(str(found), clause)
         return self.jury.end_of_act("", "")
+
+
+def _harm(stage: Stage) -> Stuck | None:
+    """Return what was done to a job that the act did not touch: the act may be stuck by this."""
+    try:
+        stage.none_is_harmed()
+    except Stuck as harm:
+        return harm
+    return None
 
 
 async def _watched(

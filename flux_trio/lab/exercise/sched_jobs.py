@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from flux_trio.editions.rfc32 import StartType
-from flux_trio.lab.exercise.stage import LONG_S, SCHED_MACHINE, Stage
-from flux_trio.lab.exercise.standing_in import START, executing
-from flux_trio.messages import topics
+from flux_trio.formats import Idset, ResourceSet, job_key, parse_r
+from flux_trio.lab.exercise.machines import SCHED_MACHINE
+from flux_trio.lab.exercise.stage import LONG_S, Stage, all_have, many
+from flux_trio.lab.exercise.standing_in import START, StandIn, executing
+from flux_trio.messages import Request, topics
 
 NNODES: Final = SCHED_MACHINE.nnodes
 CORES: Final = SCHED_MACHINE.ncores // NNODES  # of each node
@@ -21,6 +23,23 @@ async def fill(stage: Stage, run_s: float = LONG_S) -> int:
     jobid = await stage.submit(nnodes=NNODES, exclusive=True, run_s=run_s)
     await stage.event(jobid, "start")
     return jobid
+
+
+async def one_on_each(stage: Stage, count: int, **shape: Any) -> dict[int, list[int]]:
+    """Fill the machine with equal jobs that each run on one node; return them by rank."""
+    jobids = await many(stage, count, run_s=LONG_S, **shape)
+    await all_have(stage, jobids, "start")
+    found: dict[int, list[int]] = {}
+    for jobid in jobids:
+        (rank,) = (await resources_of(stage, jobid)).ranks
+        found.setdefault(rank, []).append(jobid)
+    return found
+
+
+async def resources_of(stage: Stage, jobid: int) -> ResourceSet:
+    """Return what a job has got, from the kvs."""
+    found = await stage.call(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")})
+    return parse_r(found["value"])
 
 
 async def wait_until_seen(stage: Stage, **shape: Any) -> None:
@@ -41,15 +60,40 @@ async def waits(stage: Stage, clause: str, **shape: Any) -> int:
     return jobid
 
 
+class Held:
+    """A job on all nodes that ends when the act says so."""
+
+    def __init__(self, jobid: int, service: StandIn, start: Request) -> None:
+        self.id = jobid
+        self._service = service
+        self._start = start
+        self._ranks = SCHED_MACHINE.ranks  # those that are not released
+        self._has_finished = False
+
+    def release(self, ranks: str) -> None:
+        """Say that the tasks have ended, and that some ranks are released."""
+        if not self._has_finished:
+            self._service.say(self._start, StartType.FINISH, status=0)
+        self._has_finished = True
+        self._ranks -= Idset.parse(ranks)
+        final = not self._ranks
+        self._service.say(self._start, StartType.RELEASE, ranks=ranks, final=final)
+
+    def end(self) -> None:
+        """Say that the job has ended."""
+        self.release(str(self._ranks))
+
+
 @asynccontextmanager
-async def held_on(stage: Stage, **shape: Any) -> AsyncIterator[int]:
+async def held_on(stage: Stage, **shape: Any) -> AsyncIterator[Held]:
     """Have a job on all nodes that ends no sooner than at the end of the block."""
     async with executing(stage) as service:
         jobid = await stage.submit(nnodes=NNODES, exclusive=True, **shape)
         start = await service.asked(START)
         service.say(start, StartType.START)
         await stage.event(jobid, "start")
-        yield jobid
-        service.finish(start, str(SCHED_MACHINE.ranks))
+        held = Held(jobid, service, start)
+        yield held
+        held.end()
         await stage.event(jobid, "clean")
     await stage.call(topics.MODULE_RELOAD, {"name": topics.JOB_EXEC})

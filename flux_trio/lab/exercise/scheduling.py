@@ -5,29 +5,41 @@ Execution is simulated, so that jobs end by themselves after a time that the act
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 import trio
 
 from flux_trio.config import DURATION_KEY
-from flux_trio.editions.rfc28 import DEFAULT_GROUP
+from flux_trio.formats import format_fluid
+from flux_trio.lab.exercise.abilities import ABILITY_ACTS
+from flux_trio.lab.exercise.acts import Acts, Order
 from flux_trio.lab.exercise.nodes import NODE_ACTS
+from flux_trio.lab.exercise.refusals import REFUSAL_ACTS
+from flux_trio.lab.exercise.restarts import RESTART_ACTS
 from flux_trio.lab.exercise.sched_jobs import (
     CORES,
     DOUBLE,
     NNODES,
     fill,
     held_on,
+    one_on_each,
+    resources_of,
     wait_until_seen,
     waits,
 )
-from flux_trio.lab.exercise.stage import LONG_S, Acts, Order, Stage, all_have, many
+from flux_trio.lab.exercise.stage import LONG_S, Stage, Stuck, all_have, many
 from flux_trio.lab.exercise.standing_in import STAND_IN_ACTS
 from flux_trio.messages import FluxError, topics
 
 CROSSINGS: Final = 10  # attempts to send something while the answer is on its way
 LIMIT_S: Final = 0.3  # a time limit that passes
+LARGE: Final = 2**17  # characters of a jobspec
+DURATION_S: Final = 60.0
+WAITED_S: Final = 1.5  # how long a job waits, more than by which an end may be rounded
+ROUNDED_S: Final = 1.0
+URGENT: Final = 31  # its priority is 2^32 - 1 (RFC 21)
 
 SCHED_ACTS: Final = Acts()
 SCHED_LIMITED_ACTS: Final = Acts()
@@ -50,6 +62,19 @@ async def _small_and_large(stage: Stage) -> None:
     await stage.submit(ntasks=2, cores_per_task=2)
     await stage.submit(nnodes=NNODES, ntasks=NNODES * CORES)
     await stage.submit(nnodes=NNODES, exclusive=True)
+    await stage.submit(ntasks=NNODES * CORES)
+    await stage.submit(ntasks=NNODES, cores_per_task=CORES)
+    await stage.submit(nnodes=1, cores_per_task=CORES, duration=1800.5)
+
+
+@SCHED_ACTS.act(
+    "a job with a large jobspec",
+    "its request, of more than 64 KiB, is answered as any other",
+    ("27.success.1",),
+)
+async def _large_jobspec(stage: Stage) -> None:
+    await stage.submit(more={"user.exercise": "x" * LARGE})
+    await stage.submit()
 
 
 @SCHED_LIMITED_ACTS.act(
@@ -94,6 +119,29 @@ async def _one_of_two_ends(stage: Stage) -> None:
 
 
 @SCHED_ACTS.act(
+    "jobs end here and there",
+    "cores and nodes that do not lie side by side are given again, and no other ones",
+    (DOUBLE, "27.free.5"),
+)
+async def _gaps(stage: Stage) -> None:
+    """Every second core of each node becomes free, and then every second node."""
+    running = await one_on_each(stage, NNODES * CORES)
+    for jobids in running.values():
+        await ended(stage, sorted(jobids)[::2])
+    left = [each for jobids in running.values() for each in sorted(jobids)[1::2]]
+    fitting = await many(stage, NNODES, cores_per_task=CORES // 2, run_s=LONG_S)
+    await all_have(stage, fitting, "start", "27.free.5")
+    await waits(stage, DOUBLE)
+    await ended(stage, [*left, *fitting])
+    running = await one_on_each(stage, NNODES, nnodes=1, exclusive=True)
+    await ended(stage, [running[rank][0] for rank in (0, 2)])
+    fits = await stage.submit(nnodes=2, exclusive=True, run_s=LONG_S)
+    await stage.event(fits, "start", "27.free.5")
+    await waits(stage, DOUBLE)
+    await ended(stage, [fits, *(running[rank][0] for rank in (1, 3))])
+
+
+@SCHED_ACTS.act(
     "jobs that can never run",
     "they are denied while the machine is full, and a job that fits later is not",
     ("27.deny.1", "27.impl.10", "28.criteria.3"),
@@ -106,6 +154,7 @@ async def _not_satisfiable(stage: Stage) -> None:
         await stage.submit(ntasks=NNODES * CORES + 1),
         await stage.submit(nnodes=1, ntasks=CORES + 1),
         await stage.submit(cores_per_task=CORES + 1),
+        await stage.submit(ntasks=NNODES + 1, cores_per_task=CORES - 1),
     ]
     stage.hopeless.update(too_large)
     await all_have(stage, too_large, "clean", "27.deny.1")
@@ -136,13 +185,20 @@ async def _cancel_crosses(stage: Stage) -> None:
         await stage.cancel(jobid)
 
 
+async def ended(stage: Stage, jobids: Iterable[int]) -> None:
+    """End jobs that run, and wait until they have released what they had."""
+    for jobid in jobids:
+        await stage.cancel(jobid)
+        await stage.event(jobid, "clean")
+
+
 async def _reprioritized(stage: Stage) -> list[int]:
     """Change the priorities of jobs that wait; return them, the highest priority first."""
     full = await fill(stage)
     waiting = await many(stage, 4, nnodes=NNODES, exclusive=True)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
-    for jobid, urgency in zip(waiting, (8, 24, 12, 20), strict=True):
+    for jobid, urgency in zip(waiting, (1, URGENT, 12, 20), strict=True):
         await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency})
     await wait_until_seen(stage, nnodes=NNODES, exclusive=True)
     await stage.cancel(full)
@@ -168,6 +224,44 @@ async def _prioritized(stage: Stage) -> None:
 )
 async def _in_order_of_priority(stage: Stage) -> None:
     stage.started_in(await _reprioritized(stage), "27.prioritize.6")
+
+
+@SCHED_ACTS.act(
+    "jobs of every urgency wait",
+    "they start in the order of their priorities, of which the greatest is 2^32 - 1",
+    ("27.prioritize.6",),
+    _ORDERED,
+)
+async def _of_every_urgency(stage: Stage) -> None:
+    full = await fill(stage)
+    waiting = [
+        await stage.submit(urgency=urgency, nnodes=NNODES, exclusive=True)
+        for urgency in (1, 17, URGENT, URGENT - 1)
+    ]
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    await stage.cancel(full)
+    await all_have(stage, waiting, "clean")
+    stage.started_in([waiting[at] for at in (2, 3, 1, 0)], "27.prioritize.6")
+
+
+@SCHED_ACTS.act(
+    "a small job gets a higher priority than a large one that waits",
+    "it starts at once, if not before",
+    ("27.prioritize.6",),
+    _ORDERED,
+)
+async def _overtakes(stage: Stage) -> None:
+    running = await stage.submit(nnodes=NNODES - 1, exclusive=True, run_s=LONG_S)
+    await stage.event(running, "start")
+    large = await waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)
+    small = await stage.submit(nnodes=1)
+    await stage.asked(topics.SCHED_ALLOC, small)
+    with suppress(FluxError):  # it runs already
+        await stage.call(topics.JOB_URGENCY, {"id": small, "urgency": 20})
+    await stage.event(small, "clean", "27.prioritize.6")
+    stage.must_wait(large, DOUBLE)
+    await stage.cancel(running)
 
 
 @SCHED_ACTS.act(
@@ -226,6 +320,26 @@ async def _expiration(stage: Stage) -> None:
 
 
 @SCHED_ACTS.act(
+    "a job with a time limit waits",
+    "its time counts from when it gets its resources",
+    ("14.attributes.2",),
+)
+async def _limit_after_a_wait(stage: Stage) -> None:
+    full = await fill(stage)
+    jobid = await stage.submit(nnodes=NNODES, duration=DURATION_S)
+    await stage.asked(topics.SCHED_ALLOC, jobid)
+    await trio.sleep(WAITED_S)
+    freed = stage.now()
+    await stage.cancel(full)
+    await stage.event(jobid, "clean")
+    end = (await resources_of(stage, jobid)).expiration
+    if end < freed + DURATION_S - ROUNDED_S:
+        text = f"job {format_fluid(jobid, 'f58')} has {DURATION_S:g} s, and its R ends "
+        text += f"{end - freed:.3f} s after it could start"
+        raise Stuck(text, "14.attributes.2")
+
+
+@SCHED_ACTS.act(
     "a job holds its cores after its time limit",
     "nobody gets them before they are freed",
     (DOUBLE,),
@@ -243,77 +357,10 @@ async def _past_its_limit(stage: Stage) -> None:
 SCHED_ACTS.extend(NODE_ACTS)
 
 
-@SCHED_ACTS.act(
-    "the program is killed while jobs run and wait",
-    "jobs that run keep what they have, as hello tells it",
-    ("27.hello.12", "28.disconnect.5", DOUBLE),
-)
-async def _killed(stage: Stage) -> None:
-    """Jobs have all cores; after the restart that is still so."""
-    running = [
-        await stage.submit(nnodes=1, ntasks=CORES - 1, run_s=LONG_S),
-        await stage.submit(nnodes=2, exclusive=True, run_s=LONG_S),
-        await stage.submit(ntasks=CORES + 1, run_s=LONG_S),
-    ]
-    await all_have(stage, running, "start")
-    waiting = await many(stage, 2)
-    for jobid in waiting:
-        await stage.asked(topics.SCHED_ALLOC, jobid)
-    await stage.program.kill()
-    await stage.serve()
-    for jobid in waiting:
-        await stage.asked(topics.SCHED_ALLOC, jobid, times=2)
-    await wait_until_seen(stage)
-    for jobid in waiting:
-        stage.must_wait(jobid, "27.hello.12")
-    for jobid in running:
-        stage.must_run(jobid, "27.hello.12")
-        await stage.cancel(jobid)
-
-
-@SCHED_ACTS.act(
-    "the program is killed as it is asked",
-    "what it has not answered is asked again",
-    ("27.hello.1",),
-)
-async def _killed_as_it_is_asked(stage: Stage) -> None:
-    jobs = await many(stage, 4)
-    await stage.asked(topics.SCHED_ALLOC, jobs[1])
-    await stage.program.kill()
-    await stage.serve()
-
-
-@SCHED_ACTS.act(
-    "the program is ended and started again",
-    "what was freed meanwhile is free",
-    ("27.hello.1", "27.free.5"),
-)
-async def _ended(stage: Stage) -> None:
-    running = await stage.submit(run_s=LONG_S)
-    await stage.event(running, "start")
-    await stage.program.end()
-    await stage.cancel(running)
-    waiting = await stage.submit()
-    await stage.serve()
-    await stage.event(waiting, "clean")
-
-
-@SCHED_ACTS.act("the program is refused the resources", "it ends", ("28.error.2",))
-async def _not_acquired(stage: Stage) -> None:
-    """The resource service refuses it the resources, since somebody else has them (RFC 28)."""
-    await stage.end_program(topics.RESOURCE)
-    async with (
-        stage.visit("holder") as holder,
-        holder.stream(topics.RESOURCE_ACQUIRE, {"group": DEFAULT_GROUP}) as grown,
-    ):
-        await anext(grown)
-        await stage.program.start()
-        await stage.left(topics.RESOURCE_ACQUIRE, "28.error.2")
-    await stage.serve()
-    await stage.submit()
-
-
+SCHED_ACTS.extend(RESTART_ACTS)
+SCHED_ACTS.extend(REFUSAL_ACTS)
 SCHED_ACTS.extend(STAND_IN_ACTS)
+SCHED_ACTS.extend(ABILITY_ACTS)
 
 
 @SCHED_LIMITED_ACTS.act(

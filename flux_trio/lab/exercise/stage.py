@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import trio
 
 from flux_trio.broker import Handle
 from flux_trio.editions import Edition
+from flux_trio.editions.rfc21 import URGENCY_DEFAULT
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
 from flux_trio.lab.exercise.program import Driven
-from flux_trio.messages import FluxError, Message, Request, Response, topics
+from flux_trio.lab.exercise.refusing import RefusingRouter
+from flux_trio.messages import Flag, FluxError, Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
-
-SCHED_MACHINE: Final = ResourceSet.build(
-    ((rank, 0b1111, 0) for rank in range(4)), ("node08", "node09", "node10", "login").__getitem__
-)
-"""The nodes of a scheduler. Their nodelist, `node[08-10],login`, has a range, numbers with zeros in
-front, and a name alone."""
 
 LONG_S: Final = 3600.0
 """How long a job runs that its act ends, in seconds."""
 RUN: Final = "system.exec.test.run_duration"
 """The attribute with the seconds that a job pretends to run, whatever its command is."""
 
+UNHARMED: Final = "invariant.bystanders-run-on"
 
 _NAMED_MAX: Final = 3  # jobs that a cause names
 
 LOOK_S: Final = 0.1
 """How often, in seconds, a stage looks whether the program runs, and whether it is idle."""
-BUSY: Final = 0.1
-"""The part of the time in which the program is busy that counts: it may be about to answer, but it
-is not waited for without end."""
-
 
 Visit = Callable[[str], AbstractAsyncContextManager[Handle]]
 """A function that opens a further client of the instance."""
@@ -57,14 +54,6 @@ _LAST: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 def _any_name(topic: str) -> str:
     """Return a topic as acts know it: an execution service has the name that it chooses."""
     return topics.START_METHOD if topic.endswith(f".{topics.START_METHOD}") else topic
-
-
-class Order(StrEnum):
-    """What the author of a scheduler says about the order in which it starts jobs."""
-
-    FIFO = "fifo"
-    PRIORITY = "priority"
-    ANY = "any"
 
 
 class Stuck(Exception):
@@ -101,21 +90,26 @@ class Stage:
         ready: str,
         visit: Visit,
         deadline_s: float,
+        router: RefusingRouter,
+        machine: ResourceSet,
         edition: Edition,
     ) -> None:
         self.program = program
+        self.machine = machine
         self.edition = edition
-        self.visit = visit
-        self._ready = ready
         self.deadline_s = deadline_s
+        self._visit = visit
+        self.ready_topic = ready
+        self._router = router
         self.jobs: list[int] = []
         """The ids of all jobs, in the order of submission."""
         self.hopeless: set[int] = set()
         """Jobs that may be denied, or lose what they have."""
-        self.stand_ins: set[str] = set()
-        """The parties that stood in for a service; they refuse what the service may not refuse."""
+        self.touched: set[int] = set()
+        """Jobs to which an act has done something that ends them; no other job may be harmed."""
         self._handle = handle
         self._events: dict[int, dict[str, Mapping[str, Any]]] = {}
+        self._harms: dict[int, Mapping[str, Any]] = {}  # the first fatal exception of each job
         self._starts: list[int] = []  # the jobs in the order of their alloc events
         self._asked: Counter[tuple[str, object]] = Counter()  # topics and job ids of requests
         self._answered: Counter[str] = Counter()
@@ -129,7 +123,10 @@ class Stage:
         """Take the next record of the trace."""
         if record.kind == Kind.EVENT and record.data is not None:
             jobid, name = record.data["id"], record.data["name"]
-            self._events.setdefault(jobid, {})[name] = record.data.get("context") or {}
+            context = record.data.get("context") or {}
+            self._events.setdefault(jobid, {})[name] = context
+            if name == "exception" and context.get("severity") == 0:
+                self._harms.setdefault(jobid, context)
             if name == "alloc":
                 self._starts.append(jobid)
         elif record.kind == Kind.SEND:
@@ -152,6 +149,17 @@ class Stage:
                     self._open.get(payload.get("id", 0), {}).pop(topic, None)
                     self._answers[topic, payload.get("id")] = payload.get("type")
 
+    @asynccontextmanager
+    async def visit(self, name: str) -> AsyncIterator[Handle]:
+        """Open a further client of the exercise."""
+        async with self._visit(name) as handle:
+            self._router.own.add(handle.name)
+            yield handle
+
+    def refuse_next(self, topic: str) -> trio.Event:
+        """Refuse the program's next request to `topic`; return what is set when it has come."""
+        return self._router.refuse_next(topic)
+
     # --- waiting
 
     async def watch(self) -> None:
@@ -161,7 +169,7 @@ class Stage:
         """
         while True:
             await trio.sleep(LOOK_S)
-            passed = LOOK_S if self.program.is_idle() else LOOK_S * BUSY
+            passed = LOOK_S * self.program.pace()
             for wait in self._waits:
                 wait.left_s -= passed
                 if wait.left_s <= 0:
@@ -169,9 +177,9 @@ class Stage:
             self._news.set()
 
     @contextmanager
-    def deadline(self) -> Iterator[trio.CancelScope]:
-        """Cancel the block when the program has been idle for the deadline."""
-        wait = _Wait(self.deadline_s)
+    def deadline(self, more_s: float = 0.0) -> Iterator[trio.CancelScope]:
+        """Cancel the block when the program has been idle for the deadline, and `more_s`."""
+        wait = _Wait(self.deadline_s + more_s)
         self._waits.append(wait)
         try:
             with wait.scope:
@@ -179,19 +187,32 @@ class Stage:
         finally:
             self._waits.remove(wait)
 
-    async def until(self, what: str, is_so: Callable[[], bool], clause: str = "") -> None:
+    async def until(
+        self, what: str, is_so: Callable[[], bool], clause: str = "", more_s: float = 0.0
+    ) -> None:
         """Wait until `is_so()` is true; it is called after each record.
 
-        Raises Stuck, with the `clause` that is broken if it never is.
+        The program may take `more_s` seconds than the deadline. Raises Stuck, with the `clause`
+        that is broken if it never is.
         """
-        with self.deadline():
+        if await self.until_or_end(what, is_so, clause, more_s):
+            raise Stuck(f"{what}: the program has ended, with {self.program.returncode}")
+
+    async def until_or_end(
+        self, what: str, is_so: Callable[[], bool], clause: str = "", more_s: float = 0.0
+    ) -> bool:
+        """Wait until `is_so()` is true, or the program has ended; return whether it has.
+
+        Raises Stuck as `until` does.
+        """
+        with self.deadline(more_s):
             while not is_so():
                 if self.program.returncode is not None:
-                    raise Stuck(f"{what}: the program has ended, with {self.program.returncode}")
+                    return True
                 self._news = trio.Event()
                 await self._news.wait()
-            return
-        raise Stuck(f"{what}: not within {self.deadline_s:g} s", clause)
+            return False
+        raise Stuck(f"{what}: not within {self.deadline_s + more_s:g} s", clause)
 
     async def serve(self) -> None:
         """Start the program and wait until it serves. Raises ProgramNotStarted and Stuck."""
@@ -202,17 +223,17 @@ class Stage:
     @property
     def nready(self) -> int:
         """The number of times that the program has begun to serve."""
-        return self._answered[self._ready]
+        return self._answered[self.ready_topic]
 
     async def ready(self, before: int) -> None:
         """Wait until the program has begun to serve more than `before` times. Raises Stuck."""
-        await self.until(f"{self._ready} of the program", lambda: self.nready > before)
+        await self.until(f"{self.ready_topic} of the program", lambda: self.nready > before)
 
-    async def event(self, jobid: int, name: str, clause: str = "") -> None:
+    async def event(self, jobid: int, name: str, clause: str = "", more_s: float = 0.0) -> None:
         """Wait until a job has the event `name`. Raises Stuck, which names what is not answered."""
         what = f"event {name} of job {format_fluid(jobid, 'f58')}"
         try:
-            await self.until(what, lambda: name in self.events(jobid), clause)
+            await self.until(what, lambda: name in self.events(jobid), clause, more_s)
         except Stuck as stuck:
             raise Stuck(f"{stuck}{self._cause(jobid)}", stuck.clause) from None
 
@@ -268,16 +289,27 @@ class Stage:
             raise Stuck(text, clause)
 
     async def at_rest(self) -> None:
-        """Wait until every job is INACTIVE. Raises Stuck, too, if one was denied without need."""
+        """Wait until every job is INACTIVE. Raises Stuck, too, if one was harmed."""
+        self._router.refuse_none()
         for jobid in self.jobs:
             await self.event(jobid, "clean")
+        self.none_is_harmed()
+        self.jobs.clear()
+
+    def none_is_harmed(self) -> None:
+        """Raise Stuck if a job was denied, or ended, to which the act has done nothing."""
+        for jobid in self.jobs:
             if jobid not in self.hopeless:
                 self.must_have_been_possible(jobid)
-        self.jobs.clear()
+            if jobid in self._harms and jobid not in self.hopeless | self.touched:
+                found = self._harms[jobid]
+                text = f"job {format_fluid(jobid, 'f58')} was to run on, and has an exception"
+                what = f"{found.get('type')}: {found.get('note', '')}"
+                raise Stuck(f"{text} of type {what}", UNHARMED)
 
     def must_have_been_possible(self, jobid: int) -> None:
         """Raise Stuck if a job was denied, although the machine is large enough for it."""
-        if self.events(jobid).get("exception", {}).get("type") == "alloc":
+        if self._answers.get((topics.SCHED_ALLOC, jobid)) == AllocType.DENY:
             text = f"job {format_fluid(jobid, 'f58')} fits on the machine, and was denied"
             raise Stuck(text, "28.criteria.3")
 
@@ -287,8 +319,9 @@ class Stage:
 
     def must_run(self, jobid: int, clause: str) -> None:
         """Raise Stuck if a job that runs was ended by somebody."""
-        if ended := [name for name in ("exception", "finish") if name in self.events(jobid)]:
-            text = f"job {format_fluid(jobid, 'f58')} was to run on, and has the event {ended[0]}"
+        if jobid in self._harms or "finish" in self.events(jobid):
+            how = "a fatal exception" if jobid in self._harms else "the event finish"
+            text = f"job {format_fluid(jobid, 'f58')} was to run on, and has {how}"
             raise Stuck(text, clause)
 
     def must_wait(self, jobid: int, clause: str) -> None:
@@ -307,27 +340,41 @@ class Stage:
 
     # --- jobs
 
-    async def submit(
-        self, *command: str, run_s: float = 0.05, exclusive: bool = False, **shape: Any
-    ) -> int:
-        """Submit a job and return its id.
+    def now(self) -> float:
+        """Return the time of the instance, in seconds since the Unix epoch."""
+        return self._handle.now()
 
-        `shape` has arguments of `Jobspec.from_command` (nnodes, ntasks, duration). A job without a
-        command is simulated, and runs for `run_s` seconds.
-        """
-        jobspec = Jobspec.from_command(
-            list(command) or ["true"],
-            cwd="/",
-            attributes={} if command else {RUN: run_s},
-            exclusive=exclusive,
-            **shape,
-        ).to_json()
-        found = await self.call(topics.INGEST_SUBMIT, {"jobspec": jobspec})
-        self.jobs.append(found["id"])
-        return int(found["id"])
+    async def submit(self, *command: str, urgency: int = URGENCY_DEFAULT, **shape: Any) -> int:
+        """Submit a job and return its id; see `_jobspec`."""
+        (jobid,) = await self._submit([_jobspec(command, **shape)], urgency)
+        return jobid
+
+    async def submit_all(self, count: int, **shape: Any) -> list[int]:
+        """Submit equal simulated jobs at once, as `submit` does, and return their ids in order."""
+        return await self._submit([_jobspec((), **shape)] * count)
+
+    async def _submit(
+        self, jobspecs: Sequence[Mapping[str, Any]], urgency: int = URGENCY_DEFAULT
+    ) -> list[int]:
+        found: list[int] = []
+        payloads = [{"jobspec": each, "urgency": urgency} for each in jobspecs]
+        with self.deadline():
+            async with AsyncExitStack() as opened:
+                answers = [
+                    await opened.enter_async_context(
+                        self._handle.stream(topics.INGEST_SUBMIT, each, Flag.NONE)
+                    )
+                    for each in payloads
+                ]
+                found += [int((await anext(each))["id"]) for each in answers]
+            self.jobs += found
+            return found
+        raise Stuck(f"no answer to {topics.INGEST_SUBMIT} within {self.deadline_s:g} s")
 
     async def cancel(self, jobid: int) -> None:
         """Cancel a job, unless it is inactive already."""
+        self.none_is_harmed()
+        self.touched.add(jobid)
         payload = {"id": jobid, "severity": 0, "type": "cancel"}
         try:
             await self.call(topics.JOB_RAISE, payload)
@@ -342,48 +389,30 @@ class Stage:
         raise Stuck(f"no answer to {topic} within {self.deadline_s:g} s")
 
 
-Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+def _jobspec(
+    command: Sequence[str],
+    run_s: float = 0.05,
+    constraints: Mapping[str, Any] | None = None,
+    more: Mapping[str, object] | None = None,
+    cwd: str = "/",
+    **shape: Any,
+) -> dict[str, Any]:
+    """Return a jobspec; `shape` has arguments of `Jobspec.from_command`, such as nnodes.
 
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """One thing that happens to the program: a title, and the function that does it.
-
-    `looks` says what is looked at, and `clauses` are those that can be broken in the situation that
-    the act brings about: if it came to its end, they are kept. The function raises Stuck or
-    FluxError. When it has returned, every job must come to its end. An act is played if the author
-    has named one of `orders`.
+    A job without a command is simulated, and runs for `run_s` seconds. `more` has attributes with
+    dotted keys.
     """
-
-    title: str
-    looks: str
-    clauses: tuple[str, ...]
-    play: Play
-    orders: frozenset[Order] = frozenset(Order)
-
-
-class Acts(list[Act]):
-    """Acts in the order in which they are played: that of their functions."""
-
-    def act(
-        self,
-        title: str,
-        looks: str,
-        clauses: tuple[str, ...],
-        orders: frozenset[Order] = frozenset(Order),
-    ) -> Callable[[Play], Play]:
-        """Add the act that a function plays, see `Act`; a decorator."""
-
-        def add(play: Play) -> Play:
-            self.append(Act(title, looks, clauses, play, orders))
-            return play
-
-        return add
+    attributes: dict[str, object] = {} if command else {RUN: run_s}
+    attributes |= more or {}
+    if constraints is not None:
+        attributes["system.constraints"] = constraints
+    words = list(command) or ["true"]
+    return dict(Jobspec.from_command(words, cwd=cwd, attributes=attributes, **shape).to_json())
 
 
 async def many(stage: Stage, count: int, **shape: Any) -> list[int]:
     """Submit `count` jobs of the same `shape`, as in `Stage.submit`, and return their ids."""
-    return [await stage.submit(**shape) for _ in range(count)]
+    return await stage.submit_all(count, **shape)
 
 
 async def all_have(stage: Stage, jobids: Iterable[int], event: str, clause: str = "") -> None:

@@ -13,7 +13,9 @@ from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Idset, Jobspec
-from flux_trio.lab.exercise.stage import SCHED_MACHINE, Acts, Stage, Stuck
+from flux_trio.lab.exercise.acts import Acts, Order
+from flux_trio.lab.exercise.refusing import WHY
+from flux_trio.lab.exercise.stage import Stage, Stuck
 from flux_trio.messages import (
     Errno,
     Request,
@@ -25,7 +27,6 @@ from flux_trio.messages import (
     topics,
 )
 
-WHY: Final = "refused by an exercise"
 OTHER_EXEC: Final = "other-exec"
 
 STAND_IN_ACTS: Final = Acts()
@@ -110,7 +111,6 @@ async def standing_in(stage: Stage, service: str) -> AsyncIterator[StandIn]:
     await stage.call(topics.MODULE_REMOVE, {"name": service})
     try:
         async with stage.visit(f"{service}-stand-in") as handle:
-            stage.stand_ins.add(handle.name)
             handle.register(service)
             await stage.program.start()
             yield StandIn(stage, handle)
@@ -132,6 +132,62 @@ async def executing(stage: Stage) -> AsyncIterator[StandIn]:
 START: Final = f"{OTHER_EXEC}.{topics.START_METHOD}"
 
 
+ID: Final = 3 << 60  # beyond 2^53, as ids become; those that follow are the same as doubles
+
+
+class _Jobs:
+    """Jobs on all nodes that the stand-in of a job manager asks for; their ids are ID and more."""
+
+    def __init__(self, stage: Stage, manager: StandIn) -> None:
+        self.manager = manager
+        jobspec = Jobspec.from_command(["true"], nnodes=stage.machine.nnodes, exclusive=True)
+        self._job = {"priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": jobspec.json}
+
+    async def begin(self) -> None:
+        """Answer the program's hello and ready."""
+        self.manager.end(await self.manager.asked(topics.SCHED_HELLO))
+        self.manager.answer(respond(await self.manager.asked(topics.SCHED_READY), {"count": 0}))
+
+    def ask(self, at: int) -> None:
+        """Request resources for a job."""
+        self.manager.tell(topics.SCHED_ALLOC, {"id": ID + at, **self._job})
+
+    async def granted(self) -> int:
+        """Return which job has got the resources next. Raises Stuck if it is refused."""
+        jobid, kind = await self.manager.allocated()
+        if kind != AllocType.SUCCESS or not isinstance(jobid, int):
+            text = f"job {jobid}: type {kind} answers its request; expected {AllocType.SUCCESS:d}"
+            raise Stuck(text, "28.criteria.3")
+        return jobid - ID
+
+
+@STAND_IN_ACTS.act(
+    "priorities of several waiting jobs change in one request",
+    "each has its new priority, whatever its place in the list; unknown jobs are ignored",
+    ("27.prioritize.6", "27.prioritize.7"),
+    frozenset({Order.FIFO, Order.PRIORITY}),
+)
+async def several_priorities(stage: Stage) -> None:
+    """The job manager changes the priorities of many jobs at once (RFC 27, Prioritize)."""
+    async with standing_in(stage, topics.JOB_MANAGER) as manager:
+        jobs = _Jobs(stage, manager)
+        await jobs.begin()
+        for at in range(6):
+            jobs.ask(at)
+            if not at:
+                await jobs.granted()
+        changes = [(4, 17), (99, 5), (2, 2**32 - 1), (1, 1), (5, 2**31), (98, 2**32 - 1), (3, 18)]
+        manager.tell(topics.SCHED_PRIORITIZE, {"jobs": [[ID + at, new] for at, new in changes]})
+        found = [0]
+        for _ in range(5):
+            manager.tell(topics.SCHED_FREE, {"id": ID + found[-1]})
+            found.append(await jobs.granted())
+        if found != [0, 2, 5, 3, 4, 1]:
+            text = f"jobs got resources in the order {found}; expected [0, 2, 5, 3, 4, 1]"
+            raise Stuck(text, "27.prioritize.6")
+        await stage.program.end()
+
+
 @STAND_IN_ACTS.act(
     "a cancel comes when the answer is under way",
     "it is ignored, and the job keeps what it has",
@@ -140,27 +196,25 @@ START: Final = f"{OTHER_EXEC}.{topics.START_METHOD}"
 async def cancel_comes_too_late(stage: Stage) -> None:
     """The job manager cancels a request when its SUCCESS is under way (RFC 27, Cancel)."""
     async with standing_in(stage, topics.JOB_MANAGER) as manager:
-        manager.end(await manager.asked(topics.SCHED_HELLO))
-        manager.answer(respond(await manager.asked(topics.SCHED_READY), {"count": 0}))
-        all_nodes = Jobspec.from_command(["true"], nnodes=SCHED_MACHINE.nnodes, exclusive=True)
-        job = {"priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": all_nodes.json}
-        manager.tell(topics.SCHED_ALLOC, {"id": 1, **job})
+        jobs = _Jobs(stage, manager)
+        await jobs.begin()
+        jobs.ask(1)
         await manager.allocated()
-        manager.tell(topics.SCHED_CANCEL, {"id": 1})
-        manager.tell(topics.SCHED_ALLOC, {"id": 2, **job})
+        manager.tell(topics.SCHED_CANCEL, {"id": ID + 1})
+        jobs.ask(2)
         # what the program stores for job 2 is stored, and heard of, before it answers about job 4
-        for jobid in (3, 4):
-            manager.tell(topics.SCHED_ALLOC, {"id": jobid, **job})
-            await _canceled(manager, jobid)
+        for at in (3, 4):
+            jobs.ask(at)
+            await _canceled(manager, at)
             await stage.call(topics.KVS_COMMIT, {"ops": [["put", "exercise", ""]]})
         await _canceled(manager, 2)
         await stage.program.end()
 
 
-async def _canceled(manager: StandIn, jobid: int) -> None:
+async def _canceled(manager: StandIn, at: int) -> None:
     """Cancel the request of a job; Stuck unless that is what comes of it, and of no other one."""
-    manager.tell(topics.SCHED_CANCEL, {"id": jobid})
-    if (found := await manager.allocated()) != (jobid, AllocType.CANCEL):
+    manager.tell(topics.SCHED_CANCEL, {"id": ID + at})
+    if (found := await manager.allocated()) != (ID + at, AllocType.CANCEL):
         text = "a job has all nodes, and its cancel came too late; for the next one"
         raise Stuck(f"{text} expected {AllocType.CANCEL:d}, got {found[1]}", "27.cancel.6")
 
@@ -186,7 +240,7 @@ async def release_refused(stage: Stage) -> None:
     before = stage.nready
     async with standing_in(stage, topics.RESOURCE) as resource:
         acquire = await resource.asked(topics.RESOURCE_ACQUIRE)
-        resource.change(acquire, Grown(SCHED_MACHINE, SCHED_MACHINE.ranks, Idset()))
+        resource.change(acquire, Grown(stage.machine, stage.machine.ranks, Idset()))
         await stage.ready(before)
         resource.change(acquire, Shrunk(Idset.of([1])))
         await resource.refuse(await resource.asked(topics.RESOURCE_RELEASE), "28.release.10")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -26,7 +27,10 @@ class Witness:
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="flux-trio-witness-")
         directory = Path(self._directory.name)
-        self._pipe, self._first, self._may_end = (directory / n for n in ("pipe", "first", "go"))
+        self._pipe, self._first, self._may_end, self._told = (
+            directory / name for name in ("pipe", "first", "go", "told")
+        )
+        self._told.mkdir()
         os.mkfifo(self._pipe)
         self._fd = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK)
         self._nstarts = 0
@@ -49,22 +53,49 @@ class Witness:
         """Return a command that runs until it is ended."""
         return self.runs_for(LONG_S)
 
-    def one_ends_first(self, first: int, second: int) -> tuple[str, ...]:
-        """Return a command of two tasks with these exit codes: one ends at once, the other when
-        `let_end` is called.
+    def does_not_heed(self) -> tuple[str, ...]:
+        """Return a command that SIGTERM does not end."""
+        return self._script(f"trap '' TERM; while :; do sleep {LONG_S:g}; done")
+
+    def ends_when_let(self, code: int = 0) -> tuple[str, ...]:
+        """Return a command that runs until `let_end` is called, and ends with this exit code."""
+        return self._script(f"{self._waits}; exit {code}")
+
+    @property
+    def _waits(self) -> str:
+        return f"until [ -e {shlex.quote(str(self._may_end))} ]; do sleep {LOOK_S:g}; done"
+
+    def one_ends_first(self, first: int, second: int, third: int) -> tuple[str, ...]:
+        """Return a command of three tasks with these exit codes: one ends at once, the others when
+        `let_end` is called, the third one last.
         """
-        mark, may_end = (shlex.quote(str(each)) for each in (self._first, self._may_end))
-        one = f"mkdir {mark} 2>/dev/null && exit {first}"
-        other = f"until [ -e {may_end} ]; do sleep {LOOK_S:g}; done; exit {second}"
-        return self._script(f"{one}; {other}")
+        marks = [shlex.quote(f"{self._first}{at}") for at in range(2)]
+        one = f"mkdir {marks[0]} 2>/dev/null && exit {first}"
+        other = f"mkdir {marks[1]} 2>/dev/null && exit {second}"
+        return self._script(f"{one}; {self._waits}; {other}; sleep {LOOK_S:g}; exit {third}")
 
     def has_first_ended(self) -> bool:
         """Return whether the task that ends at once has come to its end."""
-        return self._first.exists()
+        return Path(f"{self._first}0").exists()
 
     def let_end(self) -> None:
-        """Let the other task end."""
+        """Let the others end."""
         self._may_end.touch()
+
+    def tells(self, variables: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
+        """Return a command of which each task writes down what it was given, see `told`.
+
+        That are the directory in which it runs, these variables, `-` for one that is not set, and
+        its arguments, which are `words`.
+        """
+        values = " ".join(f'"${{{name}--}}"' for name in variables)
+        file = f'"$(mktemp {shlex.quote(str(self._told))}/XXXXXX)"'
+        script = f"""{{ pwd; printf '%s\\n' {values} "$@"; }} > {file}"""
+        return (*self._script(script), "sh", *words)
+
+    def told(self) -> list[list[str]]:
+        """Return the lines that each task has written down."""
+        return [path.read_text().splitlines() for path in self._told.iterdir()]
 
     @property
     def nstarts(self) -> int:

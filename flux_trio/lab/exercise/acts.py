@@ -1,0 +1,70 @@
+"""Acts: what happens to the program, what is looked at, and which clauses it can break."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from flux_trio.lab.exercise.stage import Stage
+
+
+class Order(StrEnum):
+    """What the author of a scheduler says about the order in which it starts jobs."""
+
+    FIFO = "fifo"
+    PRIORITY = "priority"
+    ANY = "any"
+
+
+class Ability(StrEnum):
+    """What a scheduler may be without, as its author says."""
+
+    CONSTRAINTS = "constraints"
+    GPUS = "gpus"
+
+
+Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One thing that happens to the program: a title, and the function that does it.
+
+    `looks` says what is looked at, and `clauses` are those that can be broken in the situation that
+    the act brings about: if it came to its end, they are kept. The function raises Stuck or
+    FluxError. When it has returned, every job must come to its end. An act is played if the author
+    has named one of `orders`, and if the program has what the act `needs`.
+    """
+
+    title: str
+    looks: str
+    clauses: tuple[str, ...]
+    play: Play
+    orders: frozenset[Order] = frozenset(Order)
+    needs: frozenset[Ability] = frozenset()
+
+
+class Acts(list[Act]):
+    """Acts in the order in which they are played: that of their functions."""
+
+    def act(
+        self,
+        title: str,
+        looks: str,
+        clauses: tuple[str, ...],
+        orders: frozenset[Order] = frozenset(Order),
+        needs: frozenset[Ability] = frozenset(),
+    ) -> Callable[[Play], Play]:
+        """Add the act that a function plays, see `Act`; a decorator."""
+
+        def add(play: Play) -> Play:
+            self.append(Act(title, looks, clauses, play, orders, needs))
+            return play
+
+        return add
+
+    def chosen(self, order: Order, without: frozenset[Ability]) -> list[Act]:
+        """Return the acts for a scheduler that starts jobs in this order."""
+        return [each for each in self if order in each.orders and each.needs.isdisjoint(without)]
