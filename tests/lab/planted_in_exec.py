@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from flux_trio.lab.exercise import UNHARMED
 from tests.lab.planted import Row
 
 CANCELED: Final = "        if job.statuses:\n            job.say("
@@ -21,6 +22,15 @@ ENDS: Final = "                    self.jobs[jobid].ending.set()\n"
 GREATEST: Final = "max(job.statuses)"
 KNOWN: Final = "        job = self.jobs.get(payload"
 SAYS: Final = '{"id": self.id, "type": kind, "data": data}'
+NOT_THERE: Final = '            self.fail(job, "exec", f"{command[0]}: {error.strerror}")\n'
+KILLS: Final = (
+    "        await trio.sleep(KILL_S)\n"
+    "        for process in job.processes:\n"
+    "            process.kill()\n"
+)
+READS: Final = (
+    '        found = await self.handle.call(topics.KVS_LOOKUP, {"key": job_key(job.id, "R")})\n'
+)
 EACH_ENDED: Final = "            running[rank] -= 1\n"
 
 ROWS: Final = (
@@ -246,6 +256,180 @@ ROWS: Final = (
         RELEASES,
         "        await trio.sleep(60)\n" + RELEASES,
         "32.start.36",
+        False,
+    ),
+    Row(
+        "bystanders",
+        "a fatal exception of one job ends all",
+        ENDS,
+        "                    [each.ending.set() for each in self.jobs.values()]\n",
+        UNHARMED,
+    ),
+    Row(
+        "bystanders",
+        "a job that fails ends the others",
+        CANCELED,
+        "        if job.statuses and max(job.statuses):\n"
+        "            for other in self.jobs.values():\n"
+        "                other.ending.set()\n" + CANCELED,
+        UNHARMED,
+        False,
+    ),
+    Row(
+        "bystanders",
+        "a command that is not there ends the other jobs",
+        NOT_THERE,
+        NOT_THERE
+        + "            for other in self.jobs.values():\n"
+        + "                other.ending.set()\n",
+        UNHARMED,
+        False,
+    ),
+    Row(
+        "bystanders",
+        "an exception that is not fatal ends the job",
+        "if jobid in self.jobs and severity == FATAL:",
+        "if jobid in self.jobs:",
+        UNHARMED,
+    ),
+    Row(
+        "bystanders",
+        "an exception of severity 1 ends the job",
+        "if jobid in self.jobs and severity == FATAL:",
+        "if jobid in self.jobs and severity < 2:",
+        UNHARMED,
+        False,
+    ),
+    Row(
+        "limit",
+        "the time limit is in milliseconds",
+        "trio.sleep(job.spec.duration)",
+        "trio.sleep(job.spec.duration / 1000)",
+        UNHARMED,
+    ),
+    Row(
+        "limit",
+        "the time limit is in whole seconds",
+        "trio.sleep(job.spec.duration)",
+        "trio.sleep(int(job.spec.duration))",
+        UNHARMED,
+        False,
+    ),
+    Row(
+        "limit",
+        "a job that is ended by the time limit has no exception",
+        '            self.fail(job, "timeout", "the job has exceeded its time limit")\n',
+        "            job.ending.set()\n",
+        "32.criteria.3",
+    ),
+    Row("canceled", "SIGKILL is never sent", KILLS, "", "32.start.36"),
+    Row(
+        "canceled",
+        "SIGKILL is sent to the first task alone",
+        "        for process in job.processes:\n            process.kill()\n",
+        "        job.processes[0].kill()\n",
+        "32.start.36",
+        False,
+    ),
+    Row(
+        "given",
+        "the environment of the jobspec is not given",
+        "        for key, value in self.spec.environment.items():\n"
+        "            given.pop(key, None)\n"
+        "            if value is not None:\n"
+        "                given[key] = value\n",
+        "",
+        "14.attributes.4",
+    ),
+    Row(
+        "given",
+        "the first variables alone are given",
+        "in self.spec.environment.items():",
+        "in list(self.spec.environment.items())[:2]:",
+        "14.attributes.4",
+        False,
+    ),
+    Row(
+        "given",
+        "a variable that is null stays",
+        "            given.pop(key, None)\n",
+        "",
+        "14.attributes.4",
+        False,
+    ),
+    Row("given", "the directory is not entered", "cwd=job.spec.cwd", "cwd=None", "14.submit.4"),
+    Row(
+        "given",
+        "empty arguments are left out",
+        "list(command), env",
+        "[word for word in command if word], env",
+        "14.submit.4",
+        False,
+    ),
+    Row(
+        "given",
+        "there is a task too few",
+        "range(self.spec.ntasks)",
+        "range(max(1, self.spec.ntasks - 1))",
+        "14.submit.4",
+        False,
+    ),
+    Row(
+        "release",
+        "a node is released with the first of its tasks",
+        "            if not running[rank] and job.ranks != {rank}:\n",
+        "            if rank in job.ranks and job.ranks != {rank}:\n",
+        "32.start.20",
+        False,
+    ),
+    Row(
+        "reattach",
+        "what has ended without a job manager is not told",
+        'if answer["type"] != "start" or not payload["reattach"]:',
+        "if False:",
+        "32.start.36",
+        False,
+    ),
+    Row(
+        "reattach",
+        "jobs are ended when the job manager goes",
+        "                    job.start = None\n            case",
+        "                    job.start = None\n"
+        "                    job.ending.set()\n"
+        "            case",
+        "32.start.32",
+        False,
+    ),
+    Row(
+        "status",
+        "the status of a killed job is that of a shell",
+        "    return -returncode if returncode < 0",
+        "    return (128 - returncode) << 8 if returncode < 0",
+        "32.start.32",
+        False,
+    ),
+    Row(
+        "status",
+        "the status is that of the task in the middle",
+        GREATEST,
+        "job.statuses[len(job.statuses) // 2]",
+        "32.start.32",
+        False,
+    ),
+    Row(
+        "refused",
+        "a job whose R cannot be read is never answered",
+        READS,
+        "        try:\n    " + READS + "        except FluxError:\n            return\n",
+        "32.start.36",
+        False,
+    ),
+    Row(
+        "answers",
+        "ids are doubles",
+        'job = Job(payload["id"],',
+        'job = Job(int(float(payload["id"])),',
+        "32.start.37",
         False,
     ),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from flux_trio.lab.exercise import UNHARMED
 from tests.lab.planted import DOUBLE, Row
 
 FREE_NOW: Final = "usable = node.free if node.up else set()"
@@ -23,6 +24,16 @@ QUEUES: Final = "                    self.queue.append(job)\n"
 LARGE: Final = (
     "                found[rank] = here if job.exclusive else here[: job.slots * job.cores]\n"
 )
+ENDED_IF: Final = "            if cut.keys() & set(targets):\n"
+JUDGED_ANEW: Final = (
+    "            if not self.denied(job):\n                self.queue.append(job)\n\n"
+)
+PAIRS: Final = '                for jobid, priority in payload["jobs"]:\n'
+ONLINE: Final = (
+    "                for rank in targets:\n                    self.nodes[rank].up = True\n"
+    "            case"
+)
+NSLOTS: Final = '"nslots": job.slots * (job.nnodes or 1),'
 SORTED: Final = "key=lambda job: (-job.priority, job.t_submit, job.id)"
 
 ROWS: Final = (
@@ -290,5 +301,281 @@ ROWS: Final = (
         '            raise Leave(f"{topic}: {error}") from None',
         "            await trio.sleep_forever()",
         "27.ready.15",
+    ),
+    Row(
+        "bystanders",
+        "a node that is taken away ends all jobs",
+        ENDED_IF,
+        "            if True:\n",
+        UNHARMED,
+    ),
+    Row(
+        "bystanders",
+        "of several jobs on a node that is taken away one is ended",
+        RAISES,
+        RAISES + "                break\n",
+        "28.shrink.4",
+        False,
+    ),
+    Row(
+        "bystanders",
+        "a job is ended if all of its nodes are taken away",
+        ENDED_IF,
+        "            if cut.keys() <= set(targets):\n",
+        "28.shrink.4",
+        False,
+    ),
+    Row(
+        "bystanders",
+        "a node that is taken away denies all that waits",
+        JUDGED_ANEW,
+        "            self.answer(job, DENY)\n\n",
+        "28.criteria.3",
+        False,
+    ),
+    Row(
+        "bystanders",
+        "a cancel takes the head of the queue",
+        "        job = next((job for job in self.queue if job.id == jobid), None)\n",
+        "        job = next(iter(self.queue), None)\n",
+        "27.alloc.11",
+        False,
+    ),
+    Row(
+        "bystanders",
+        "waiting jobs are denied when a node is drained",
+        "                    self.nodes[rank].up = False",
+        "                    self.nodes[rank].up = False\n"
+        "                for job in self.queue[:]:\n"
+        "                    if not self.place(job, now=True):\n"
+        "                        self.queue.remove(job)\n"
+        "                        self.answer(job, DENY)",
+        "28.criteria.3",
+        False,
+    ),
+    Row(
+        "lists",
+        "the first pair of new priorities alone is heard",
+        PAIRS,
+        PAIRS.replace('"]:', '"][:1]:'),
+        "27.prioritize.6",
+    ),
+    Row(
+        "lists",
+        "the last pair of new priorities is not heard",
+        PAIRS,
+        PAIRS.replace('"]:', '"][:-1] or payload["jobs"]:'),
+        "27.prioritize.6",
+        False,
+    ),
+    Row(
+        "lists",
+        "new priorities behind that of an unknown job are not heard",
+        PAIRS,
+        PAIRS
+        + "                    if jobid not in [job.id for job in self.queue]:\n"
+        + "                        break\n",
+        "27.prioritize.6",
+        False,
+    ),
+    Row(
+        "lists",
+        "the last of the offline targets is not heard",
+        "                for rank in targets:\n                    self.nodes[rank].up = False",
+        "                for rank in targets[:-1] or targets:\n"
+        "                    self.nodes[rank].up = False",
+        "28.offline.3",
+        False,
+    ),
+    Row(
+        "lists",
+        "the last of the online targets is not heard",
+        ONLINE,
+        ONLINE.replace("in targets:", "in targets[:-1] or targets:"),
+        "28.online.3",
+        False,
+    ),
+    Row(
+        "lists",
+        "the first target that is taken away alone is heard",
+        "                self.shrink(targets)\n",
+        "                self.shrink(targets[:1])\n",
+        "28.shrink.4",
+        False,
+    ),
+    Row(
+        "lists",
+        "the last job of hello alone is taken",
+        HELLO_LOOP,
+        "        for jobid in jobids[-1:]:\n",
+        "27.hello.12",
+        False,
+    ),
+    Row(
+        "lists",
+        "the first rank of each entry of R alone is taken",
+        '                for rank in Idset.parse(entry["rank"])\n            }',
+        '                for rank in list(Idset.parse(entry["rank"]))[:1]\n            }',
+        "27.hello.12",
+        False,
+    ),
+    Row(
+        "lists",
+        "hosts go by the order of entries",
+        "        ranks = sorted(\n",
+        "        ranks = list(\n",
+        "20.nodelist.3",
+        False,
+    ),
+    Row(
+        "numbers",
+        "new priorities are of 32 bits with a sign",
+        "job.priority = priority",
+        "job.priority = (priority + 2**31) % 2**32 - 2**31",
+        "27.prioritize.6",
+    ),
+    Row(
+        "numbers",
+        "priorities are of 32 bits with a sign",
+        '        payload["priority"],\n',
+        '        (payload["priority"] + 2**31) % 2**32 - 2**31,\n',
+        "27.prioritize.6",
+    ),
+    Row(
+        "numbers",
+        "ids of requests are doubles",
+        '        request,\n        payload["id"],',
+        '        request,\n        int(float(payload["id"])),',
+        "27.success.8",
+    ),
+    Row(
+        "numbers",
+        "ids of new priorities are doubles",
+        "                        if job.id == jobid:\n",
+        "                        if job.id == int(float(jobid)):\n",
+        "27.prioritize.6",
+    ),
+    Row(
+        "numbers",
+        "ids of hello are doubles",
+        '                jobids = [each["id"] async',
+        '                jobids = [int(float(each["id"])) async',
+        "27.hello.12",
+    ),
+    Row(
+        "numbers",
+        "cores are numbered from 0",
+        '                rank: list(Idset.parse(entry["children"]["core"]))\n',
+        '                rank: list(range(len(Idset.parse(entry["children"]["core"]))))\n',
+        "27.hello.12",
+        False,
+    ),
+    Row(
+        "numbers",
+        "numbers in hosts have no zeros in front",
+        "[self.nodes[rank].host for rank in cut]",
+        '[self.nodes[rank].host.replace("node0", "node") for rank in cut]',
+        "20.nodelist.3",
+        False,
+    ),
+    Row(
+        "numbers",
+        "large requests are dropped",
+        "            case topics.SCHED_ALLOC:\n",
+        "            case topics.SCHED_ALLOC if len(str(payload)) > 65535:\n"
+        "                pass\n"
+        "            case topics.SCHED_ALLOC:\n",
+        "27.alloc.12",
+        False,
+    ),
+    Row("numbers", "nslots is that of a node", NSLOTS, '"nslots": job.slots,', "20.nslots.1"),
+    Row(
+        "limits",
+        "a job on all cores is denied",
+        "            if not missing:\n",
+        "            if not missing and (\n"
+        "                now\n"
+        "                or sum(map(len, found.values()))\n"
+        "                < sum(len(each.cores) for each in self.nodes.values())\n"
+        "            ):\n",
+        "28.criteria.3",
+        False,
+    ),
+    Row(
+        "limits",
+        "a job on one core too many waits",
+        "        if self.place(job, now=False):\n",
+        "        if self.place(job, now=False) or job.slots == 17:\n",
+        "27.deny.1",
+        False,
+    ),
+    Row(
+        "limits",
+        "nodes that are down do not count for what is possible",
+        "if node.here else []",
+        "if node.here and node.up else []",
+        "28.criteria.3",
+        False,
+    ),
+    Row(
+        "refused",
+        "an R that could not be stored is granted",
+        "        await self.insist(topics.KVS_COMMIT",
+        "        await self.tell(topics.KVS_COMMIT",
+        "27.success.1",
+    ),
+    Row(
+        "refused",
+        "a job whose R cannot be read has nothing",
+        '            found = await self.insist(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")})\n',
+        "            try:\n"
+        "                found = await self.handle.call(\n"
+        '                    topics.KVS_LOOKUP, {"key": job_key(jobid, "R")}\n'
+        "                )\n"
+        "            except FluxError:\n"
+        "                continue\n",
+        "27.hello.12",
+        False,
+    ),
+    Row(
+        "waited",
+        "the end is counted from the submission",
+        '"expiration": starttime + job.duration if',
+        '"expiration": job.t_submit + job.duration if',
+        "14.attributes.2",
+    ),
+    Row(
+        "waited",
+        "start and end are counted from the submission",
+        "        starttime = self.handle.now()\n",
+        "        starttime = job.t_submit\n",
+        "14.attributes.2",
+        False,
+    ),
+    Row(
+        "waited",
+        "what has waited is not looked at when it overtakes",
+        "        self.queue.sort(key=lambda job: (-job.priority, job.t_submit, job.id))\n",
+        '        if self.__dict__.setdefault("n", 0) != len(self.queue):\n'
+        "            self.queue.sort(key=lambda job: (-job.priority, job.t_submit, job.id))\n"
+        '        self.__dict__["n"] = len(self.queue)\n',
+        "27.prioritize.6",
+        False,
+    ),
+    Row(
+        "restart",
+        "a job on a node that is down does not count at hello",
+        "            if rank in self.nodes:\n" + TAKES,
+        "            if rank in self.nodes and self.nodes[rank].up:\n" + TAKES,
+        "27.hello.12",
+    ),
+    Row(
+        "restart",
+        "the end of a job on a node that is down frees nothing",
+        "            if rank in self.nodes:\n                self.nodes[rank].free |=",
+        "            if rank in self.nodes and self.nodes[rank].up:\n"
+        "                self.nodes[rank].free |=",
+        "28.online.3",
+        False,
     ),
 )

@@ -14,11 +14,13 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from flux_trio.client import URI_VARIABLE
 from flux_trio.instance import Instance, Surroundings
 from flux_trio.lab.exercise import (
     EXEC_ACTS,
@@ -191,7 +193,8 @@ def pretending(module: Any) -> Any:
         started: list[Pretended] = []
         module.open_process = partial(_open, started)
         try:
-            await serve(handle)
+            with mock.patch.dict(os.environ, {URI_VARIABLE: "ws://exercise"}):
+                await serve(handle)
         finally:
             for each in started:
                 each.end()

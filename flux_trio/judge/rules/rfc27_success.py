@@ -17,7 +17,7 @@ from flux_trio.judge.views.granting import (
     another_after,
     sched_job,
 )
-from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
+from flux_trio.judge.views.holding import COMMITS, WRITTEN, Commit, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
 from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
 from flux_trio.judge.views.traits import WITH_R
@@ -60,9 +60,11 @@ def r_is_stored_first(record: Record, seen: Seen) -> Finding:
     written: Written | None = seen.at(WRITTEN, jobid)
     if written is None:
         return Broken(f"job {jobid}: SUCCESS, and the scheduler has stored no R of it")
-    if seen.at(COMMITS, written.rpc) == written.n:
-        text = f"job {jobid}: SUCCESS before the commit of its R is answered"
-        return Broken(text, (written.n,))
+    commit: Commit | None = seen.at(COMMITS, written.rpc)
+    if commit is not None and commit.n == written.n:
+        what = "though the commit of its R was refused"
+        what = what if commit.is_refused else "before the commit of its R is answered"
+        return Broken(f"job {jobid}: SUCCESS {what}", (written.n,))
     return True
 
 

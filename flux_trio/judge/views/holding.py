@@ -121,8 +121,17 @@ def _commits(record: Record, seen: Seen) -> Iterable[tuple[Rpc, None]]:
     return [(rpc, None)] if is_its else []
 
 
-def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
-    return record.n if record.kind == SEND else None
+class Commit(Live, frozen=True, gc=False):
+    """A commit of an R whose answer has not come, or that was refused."""
+
+    n: Place
+    is_refused: bool = False
+
+
+def _fold_commits(had: Commit | None, _part: None, record: Record, _seen: Seen) -> Commit | None:
+    if record.kind == SEND:
+        return Commit(record.n)
+    return Commit(had.n, is_refused=True) if had is not None and errnum(record) else None
 
 
 COMMITS: Final = view(
@@ -133,7 +142,7 @@ COMMITS: Final = view(
     fold=_fold_commits,
     reads=(LINK, SCHED_JOBS),
 )
-"""By RPC: the open commits that write an R for the scheduler."""
+"""By RPC: the open and the refused commits (`Commit`) that write an R for the scheduler."""
 
 
 class Grant(Live, frozen=True, gc=False):

@@ -17,7 +17,7 @@ from flux_trio.client import URI_VARIABLE
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
 from flux_trio.lab.exercise.acts import Acts
-from flux_trio.lab.exercise.stage import UNHARMED, Stage, Stuck, many
+from flux_trio.lab.exercise.stage import UNHARMED, Stage, Stuck, many, resources_of
 from flux_trio.lab.exercise.standing_in import START, executing
 from flux_trio.lab.exercise.witness import Witness
 from flux_trio.messages import topics
@@ -27,9 +27,9 @@ CORES: Final = 4  # of each node
 CODE: Final = 3  # the exit code of a job that fails
 LESS: Final = 2
 MOST: Final = 255  # the greatest exit code
-LIMIT_S: Final = 0.5  # a time limit that is exceeded
+LIMIT_S: Final = 1.5  # a time limit that is exceeded
 WITHIN_S: Final = 60.0  # one that is not
-SHORT_S: Final = 1.5  # a limit that is longer than a job runs, and shorter than it waits
+SHORT_S: Final = 1.0  # a limit that is longer than a job runs, and shorter than it waits
 KILL_S: Final = 10.0  # the time from SIGTERM to SIGKILL that a program may choose
 MANY: Final = 20  # jobs
 LARGE: Final = 100_000  # characters of an argument
@@ -104,9 +104,16 @@ async def _as_the_jobspec_says(stage: Stage) -> None:
 @EXEC_ACTS.act(
     "a command that cannot be started",
     "the job fails, and the final release comes",
-    ("32.criteria.3", "32.start.21", "32.start.36"),
+    ("32.criteria.3", "32.start.21", "32.start.36", UNHARMED),
 )
 async def _cannot_start(stage: Stage) -> None:
+    with ExitStack() as opened:
+        jobs = await _three(stage, opened)
+        await _none_start(stage)
+        await _run_on(stage, jobs)
+
+
+async def _none_start(stage: Stage) -> None:
     for nnodes in (1, NNODES):
         jobid = await stage.submit("/nonexistent/command", nnodes=nnodes, ntasks=nnodes)
         stage.touched.add(jobid)
@@ -154,6 +161,24 @@ async def _one_after_the_other(stage: Stage) -> None:
                 witness.all_have_ended(jobid, "32.start.32")
             witness.let_end()
             await _ends_with(stage, jobid, max(codes))
+
+
+@EXEC_ACTS.act(
+    "one of two tasks of a node ends",
+    "the node is not released before the other one has ended",
+    ("32.start.20",),
+)
+async def _one_of_two_of_a_node(stage: Stage) -> None:
+    with Witness() as witness:
+        command = witness.one_ends_first(0, 0, 0)
+        jobid = await stage.submit(*command, nnodes=NNODES, ntasks=2 * NNODES)
+        await stage.until("the end of one of the tasks", witness.has_first_ended, "32.start.17")
+        await _wait_until_seen(stage)
+        if stage.told(topics.START_METHOD, jobid, StartType.RELEASE):
+            text = f"job {format_fluid(jobid, 'f58')}: one of its six tasks has ended"
+            raise Stuck(f"{text}, and a node is released", "32.start.20")
+        witness.let_end()
+        await _ends_with(stage, jobid, 0)
 
 
 @EXEC_ACTS.act(
@@ -291,6 +316,10 @@ async def _out_of_time(stage: Stage) -> None:
         if stage.events(jobid).get("exception", {}).get("type") != "timeout":
             text = f"job {format_fluid(jobid, 'f58')} has exceeded its time limit"
             raise Stuck(f"{text}, and has no exception of type timeout", "32.criteria.3")
+        had_s = stage.time_of(jobid, "exception") - (await resources_of(stage, jobid)).starttime
+        if had_s < LIMIT_S:
+            text = f"job {format_fluid(jobid, 'f58')} has a limit of {LIMIT_S:g} s"
+            raise Stuck(f"{text}, and was ended after {had_s:.3f} s", UNHARMED)
         await _run_on(stage, jobs)
 
 
@@ -336,6 +365,14 @@ async def _killed(stage: Stage) -> None:
         await _ended_by_an_exception(stage, jobid, witness)
 
 
+async def _said_hello(stage: Stage, before: int) -> None:
+    """Wait until the program serves the next job manager; if it has ended, start it."""
+    what = f"{topics.EXEC_HELLO} to the new job manager, or the end of the program"
+    if await stage.until_or_end(what, lambda: stage.nready > before, "32.hello.1"):
+        await stage.program.kill()  # or the processes that it has left
+        await stage.serve()
+
+
 @EXEC_ACTS.act(
     "the job manager is started again while jobs run",
     "the program says hello to it, and takes up the jobs, or fails them",
@@ -351,14 +388,7 @@ async def _manager_restarts(stage: Stage) -> None:
         await stage.event(ends, "start", "32.start.17")
         before = stage.nready
         await stage.call(topics.MODULE_RELOAD, {"name": topics.JOB_MANAGER})
-        await stage.until(
-            f"{topics.EXEC_HELLO} to the new job manager, or the end of the program",
-            lambda: stage.nready > before or stage.program.returncode is not None,
-            "32.hello.1",
-        )
-        if stage.program.returncode is not None:
-            await stage.program.kill()  # or the processes that it has left
-            await stage.serve()
+        await _said_hello(stage, before)
         await _taken_up(stage, runs, long)
         await stage.event(ends, "clean", "32.start.36")
         if "exception" not in stage.events(ends):
@@ -397,6 +427,29 @@ async def _not_registered(stage: Stage) -> None:
         await stage.program.kill()  # or the processes that it has left
         await stage.serve()
     await stage.submit("true")
+
+
+@EXEC_ACTS.act(
+    "a job ends while there is no job manager",
+    "the next one is told of its end",
+    ("32.start.10", "32.start.35", "32.start.36"),
+)
+async def _ends_untold(stage: Stage) -> None:
+    with ExitStack() as opened:
+        jobs = await _three(stage, opened)
+        stage.touched.update(jobid for jobid, _ in jobs)  # a program may end and lose them
+        before = stage.nready
+        await stage.call(topics.MODULE_REMOVE, {"name": topics.JOB_MANAGER})
+        for _, witness in jobs:
+            witness.let_end()
+        for _, witness in jobs:
+            await stage.until("the end of all tasks", witness.have_all_ended)
+        await stage.call(topics.MODULE_LOAD, {"name": topics.JOB_MANAGER})
+        await _said_hello(stage, before)
+        for jobid, _ in jobs:
+            await stage.event(jobid, "clean", "32.start.36")
+            if "exception" not in stage.events(jobid):
+                await _ends_with(stage, jobid, 0)
 
 
 @EXEC_ACTS.act("the program is ended and started again", "waiting jobs run", ("32.hello.1",))

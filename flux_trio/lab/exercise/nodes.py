@@ -12,11 +12,10 @@ from flux_trio.lab.exercise.sched_jobs import (
     fill,
     held_on,
     one_on_each,
-    resources_of,
     wait_until_seen,
     waits,
 )
-from flux_trio.lab.exercise.stage import LONG_S, UNHARMED, Stage, all_have, many
+from flux_trio.lab.exercise.stage import LONG_S, UNHARMED, Stage, all_have, many, resources_of
 from flux_trio.messages import topics
 
 FIRST: Final = 0
@@ -61,11 +60,17 @@ async def drained(stage: Stage) -> None:
     ("28.offline.3", "28.criteria.3", "28.online.3"),
 )
 async def all_drained(stage: Stage) -> None:
+    """One job runs, one has waited before, others come later."""
+    running = await stage.submit(nnodes=NNODES, run_s=LONG_S)
+    await stage.event(running, "start")
+    waiting = [await waits(stage, DOUBLE, nnodes=NNODES, exclusive=True)]
     await drain(stage, str(stage.machine.ranks))
-    waiting = [
+    waiting += [
         await waits(stage, "28.offline.3"),
         await waits(stage, "28.offline.3", nnodes=NNODES, exclusive=True),
     ]
+    await stage.cancel(running)
+    await stage.event(running, "clean")
     await undrain(stage, str(stage.machine.ranks))
     await all_have(stage, waiting, "clean", "28.online.3")
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from flux_trio.editions.rfc32 import StartType
-from flux_trio.formats import Idset, ResourceSet, job_key, parse_r
+from flux_trio.formats import Idset
 from flux_trio.lab.exercise.machines import SCHED_MACHINE
-from flux_trio.lab.exercise.stage import LONG_S, Stage, all_have, many
+from flux_trio.lab.exercise.stage import LONG_S, Stage, all_have, many, resources_of
 from flux_trio.lab.exercise.standing_in import START, StandIn, executing
 from flux_trio.messages import Request, topics
 
@@ -34,12 +34,6 @@ async def one_on_each(stage: Stage, count: int, **shape: Any) -> dict[int, list[
         (rank,) = (await resources_of(stage, jobid)).ranks
         found.setdefault(rank, []).append(jobid)
     return found
-
-
-async def resources_of(stage: Stage, jobid: int) -> ResourceSet:
-    """Return what a job has got, from the kvs."""
-    found = await stage.call(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")})
-    return parse_r(found["value"])
 
 
 async def wait_until_seen(stage: Stage, **shape: Any) -> None:

@@ -25,11 +25,10 @@ from flux_trio.lab.exercise.sched_jobs import (
     fill,
     held_on,
     one_on_each,
-    resources_of,
     wait_until_seen,
     waits,
 )
-from flux_trio.lab.exercise.stage import LONG_S, Stage, Stuck, all_have, many
+from flux_trio.lab.exercise.stage import LONG_S, Stage, Stuck, all_have, many, resources_of
 from flux_trio.lab.exercise.standing_in import STAND_IN_ACTS
 from flux_trio.messages import FluxError, topics
 

@@ -20,7 +20,7 @@ from flux_trio.editions import Edition
 from flux_trio.editions.rfc21 import URGENCY_DEFAULT
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.formats import Jobspec, ResourceSet, format_fluid, job_key, parse_r
 from flux_trio.lab.exercise.program import Driven
 from flux_trio.lab.exercise.refusing import RefusingRouter
 from flux_trio.messages import Flag, FluxError, Message, Request, Response, topics
@@ -109,12 +109,14 @@ class Stage:
         """Jobs to which an act has done something that ends them; no other job may be harmed."""
         self._handle = handle
         self._events: dict[int, dict[str, Mapping[str, Any]]] = {}
+        self._times: dict[tuple[int, str], float] = {}  # of the last event of each name
         self._harms: dict[int, Mapping[str, Any]] = {}  # the first fatal exception of each job
         self._starts: list[int] = []  # the jobs in the order of their alloc events
         self._asked: Counter[tuple[str, object]] = Counter()  # topics and job ids of requests
         self._answered: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()  # requests that were received, by topic
         self._answers: dict[tuple[str, object], object] = {}  # types of last answers, of a job
+        self._told: Counter[tuple[str, object, object]] = Counter()  # answers: topic, id, type
         self._open: dict[int, dict[str, None]] = {}  # by job: requests without their last answer
         self._news = trio.Event()
         self._waits: list[_Wait] = []
@@ -125,6 +127,7 @@ class Stage:
             jobid, name = record.data["id"], record.data["name"]
             context = record.data.get("context") or {}
             self._events.setdefault(jobid, {})[name] = context
+            self._times[jobid, name] = record.t
             if name == "exception" and context.get("severity") == 0:
                 self._harms.setdefault(jobid, context)
             if name == "alloc":
@@ -145,6 +148,8 @@ class Stage:
             case Response(named, payload, errnum=0):
                 topic = _any_name(named)
                 self._answered[topic] += 1
+                if isinstance(payload, dict):
+                    self._told[topic, payload.get("id"), str(payload.get("type"))] += 1
                 if topic in _LAST and isinstance(payload, dict) and _LAST[topic](payload):
                     self._open.get(payload.get("id", 0), {}).pop(topic, None)
                     self._answers[topic, payload.get("id")] = payload.get("type")
@@ -276,6 +281,10 @@ class Stage:
         what = f"answer to {topic} of job {format_fluid(jobid, 'f58')}"
         await self.until(what, lambda: topic not in self._open.get(jobid, ()), clause)
 
+    def told(self, topic: str, jobid: int, kind: str) -> int:
+        """Return how often the program has answered with this type about a job."""
+        return self._told[topic, jobid, str(kind)]
+
     async def canceled(self, jobid: int) -> None:
         """Cancel a job that has to wait, and wait for the answer to its sched.alloc, which has to
         be CANCEL. Raises Stuck.
@@ -316,6 +325,10 @@ class Stage:
     def events(self, jobid: int) -> Mapping[str, Mapping[str, Any]]:
         """Return a job's events so far: the names, each with the context of the last one."""
         return self._events.get(jobid, {})
+
+    def time_of(self, jobid: int, name: str) -> float:
+        """Return when a job had its last event `name`, in seconds since the Unix epoch."""
+        return self._times[jobid, name]
 
     def must_run(self, jobid: int, clause: str) -> None:
         """Raise Stuck if a job that runs was ended by somebody."""
@@ -419,3 +432,9 @@ async def all_have(stage: Stage, jobids: Iterable[int], event: str, clause: str 
     """Wait until each job has the event."""
     for jobid in jobids:
         await stage.event(jobid, event, clause)
+
+
+async def resources_of(stage: Stage, jobid: int) -> ResourceSet:
+    """Return what a job has got, from the kvs."""
+    found = await stage.call(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")})
+    return parse_r(found["value"])

@@ -100,10 +100,10 @@ class Witness:
     @property
     def nstarts(self) -> int:
         """How often a task has started."""
-        self._has_ended()
+        self.have_all_ended()
         return self._nstarts
 
-    def _has_ended(self) -> bool:
+    def have_all_ended(self) -> bool:
         """Read what the tasks have said; return whether none of them runs."""
         with suppress(BlockingIOError):
             while lines := os.read(self._fd, _LINES):
@@ -113,6 +113,6 @@ class Witness:
 
     def all_have_ended(self, jobid: int, clause: str) -> None:
         """Raise Stuck, which names the clause, if a process of the job runs."""
-        if not self._has_ended():
+        if not self.have_all_ended():
             text = "was said to be over, and a process of it runs"
             raise Stuck(f"job {format_fluid(jobid, 'f58')} {text}", clause)
