@@ -24,6 +24,7 @@ QUEUES: Final = "                    self.queue.append(job)\n"
 LARGE: Final = (
     "                found[rank] = here if job.exclusive else here[: job.slots * job.cores]\n"
 )
+DENIED: Final = "invariant.denied-although-satisfiable"
 ENDED_IF: Final = "            if cut.keys() & set(targets):\n"
 JUDGED_ANEW: Final = (
     "            if not self.denied(job):\n                self.queue.append(job)\n\n"
@@ -186,7 +187,7 @@ ROWS: Final = (
         "what does not fit now is denied",
         "        if self.place(job, now=False):\n",
         "        if self.place(job, now=True):\n",
-        "28.criteria.3",
+        DENIED,
     ),
     Row(
         "cancel",
@@ -200,7 +201,7 @@ ROWS: Final = (
         "a cancel is answered with DENY",
         CANCELS,
         "            self.answer(job, DENY)\n",
-        "27.alloccancel.1",
+        DENIED,
     ),
     Row("cancel", "a cancel is never answered", CANCELS, "            pass\n", "27.alloccancel.1"),
     Row(
@@ -498,7 +499,7 @@ ROWS: Final = (
         "                or sum(map(len, found.values()))\n"
         "                < sum(len(each.cores) for each in self.nodes.values())\n"
         "            ):\n",
-        "28.criteria.3",
+        DENIED,
         False,
     ),
     Row(

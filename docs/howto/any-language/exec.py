@@ -133,8 +133,8 @@ class Service:
         """Say how a job starts, what becomes of it, and at last that its resources are free."""
         found = await self.handle.call(topics.KVS_LOOKUP, {"key": job_key(job.id, "R")})
         job.ranks = set(parse_r(found["value"]).ranks)
-        found = await self.handle.call(topics.KVS_LOOKUP, {"key": job_key(job.id, "jobspec")})
-        if environment := parse_jobspec(found["value"].encode()).environment:
+        whole = await self.handle.call(topics.KVS_LOOKUP, {"key": job_key(job.id, "jobspec")})
+        if environment := parse_jobspec(whole["value"].encode()).environment:
             # messages leave it out (RFC 27, Alloc); what was updated is in the message alone
             changed = apply_update(job.spec.to_json(), "attributes.system.environment", environment)
             job.spec = Jobspec.parse_general(changed)
