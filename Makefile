@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# A test that hangs is named, with what each of its threads does, and the others go on.
+PYTEST := $(BIN)/python -m pytest --timeout=900 --timeout-method=thread
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
@@ -22,19 +24,19 @@ demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minu
 
 # In three processes, since tests with real processes wait; `make test ARGS=-n0` is one after the other.
 test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (4 min)
-	$(BIN)/python -m pytest -n3 --dist=worksteal -m "not gate and not real_flux" $(ARGS)
+	$(PYTEST) -n3 --dist=worksteal -m "not gate and not real_flux" $(ARGS)
 
 gate: $(READY) ## the tests of tests, and searches that take long (2 min)
-	$(BIN)/python -m pytest -n3 --dist=worksteal -m gate $(ARGS)
+	$(PYTEST) -n3 --dist=worksteal -m gate $(ARGS)
 
 real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 min)
-	$(BIN)/python -m pytest -n0 -m real_flux $(ARGS)
+	$(PYTEST) -n0 -m real_flux $(ARGS)
 
 reborn: $(READY) ## the tests with every core put down as JSON and taken up after each turn
-	$(BIN)/python -m pytest -n2 -p tests.support.reborn $(ARGS)
+	$(PYTEST) -n2 -p tests.support.reborn $(ARGS)
 
 small-pages: $(READY) ## the tests of what works in pages, every page of two (half a minute)
-	$(BIN)/python -m pytest -n3 -p tests.support.small_pages -m "not real and not gate" \
+	$(PYTEST) -n3 -p tests.support.small_pages -m "not real and not gate" \
 		tests/cores tests/services tests/instance tests/recordings tests/lab/test_seeds.py \
 		tests/store/backup tests/store/test_kvs_journal.py tests/store/test_kvs_stores.py $(ARGS)
 

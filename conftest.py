@@ -23,6 +23,7 @@ watch_processes()
 
 # Tests of what tests the program: they say nothing about it themselves.
 TESTS_OF_TESTS = (
+    "tests/benchmarks/",
     "tests/explore/",
     "tests/kill/",
     "tests/mistakes/",

@@ -1,6 +1,7 @@
 """Run benchmarks: all of them, or those named. One JSON line each: name, value, unit, n.
 
-They measure and never fail; the marks they are held against are in docs/design.md.
+They measure and never fail; the marks they are held against are in docs/how-we-know/speed.md. With
+BENCH_SMALL=1 in the environment each one runs once, at a small size, as `make gate` has it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from tests.benchmarks.measure import Figure
 
 def _benchmarks() -> dict[str, Callable[[], Iterator[Figure]]]:
     """Return the functions of the files beside this one that yield figures, by name."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+    files = Path(__file__).parent.glob("[!_]*.py")
+    names = sorted(path.stem for path in files if not path.stem.startswith("test_"))
     modules = [import_module(f"tests.benchmarks.{name}") for name in names]
     return {
         name: value

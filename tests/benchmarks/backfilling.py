@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from random import Random
 
 from flux_trio.policies import Job, Schedule
-from tests.benchmarks.measure import Figure
+from tests.benchmarks.measure import Figure, scaled
 from tests.support.scheduling import machine, nodes
 
-JOBS = 25_000
-EACH = 1_000
+JOBS = scaled(25_000)
+EACH = scaled(1_000)
 NODES, CORES = 800, 40
 ARRIVALS_S = 30_000.0
 """All jobs come in this time, which is too short for them: about 9,000 wait at the end of it."""

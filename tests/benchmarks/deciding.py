@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from random import Random
 
 from flux_trio.policies import Job, Schedule, Shape
-from tests.benchmarks.measure import Figure
+from tests.benchmarks.measure import SMALL, Figure, rounds
 from tests.support.scheduling import machine, nodes, slots
 
 CORES = 128
 FULL = 0.9
-ROUNDS = 20
+ROUNDS = rounds(20)
+NODES = (1_638,) if SMALL else (1_638, 16_384)
 SHAPES = {
     "1 core": slots(1),
     "1 node": nodes(1, CORES),
@@ -24,7 +25,7 @@ SHAPES = {
 
 def alloc_decision() -> Iterator[Figure]:
     """Microseconds for each shape; with EASY, behind a job that a reservation is made for."""
-    for count in (1_638, 16_384):
+    for count in NODES:
         for policy, reserved in (("fifo", False), ("easy", True)):
             schedule = _filled(policy, count)
             if reserved:

@@ -24,11 +24,11 @@ from flux_trio.formats import Event, FluidGenerator, Jobspec, ResourceSet, forma
 from flux_trio.protocols import JobResult, submit_event
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
-from tests.benchmarks.measure import Figure
+from tests.benchmarks.measure import Figure, scaled
 from tests.support.instance import environment
 
-RESTART_JOBS: Final = 200_000
-LIST_JOBS: Final = 40_000
+RESTART_JOBS: Final = scaled(200_000)
+LIST_JOBS: Final = scaled(40_000)
 COMMIT_JOBS: Final = 2_000
 T0: Final = 1_700_000_000.0  # when the first was submitted; one every 10 ms
 

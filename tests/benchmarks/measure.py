@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -21,12 +22,32 @@ from flux_trio.messages import FluxError, Request, Response, topics
 from flux_trio.sim import make_machine
 from flux_trio.trace import Sink, TurnSink
 
+SMALL: Final = bool(os.environ.get("BENCH_SMALL"))
+"""Whether each benchmark runs once, at a small size: so the gate sees that it works. Its figures
+say nothing then."""
+SMALL_COUNT: Final = 200
+
+
+def scaled(count: int) -> int:
+    """Return how many things to measure over."""
+    return min(count, SMALL_COUNT) if SMALL else count
+
+
+def sizes(*counts: int) -> tuple[int, ...]:
+    """Return the sizes to measure at, or one small size."""
+    return (scaled(counts[0]),) if SMALL else counts
+
+
+def rounds(count: int) -> int:
+    """Return how often to measure the same."""
+    return 1 if SMALL else count
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value; `n` is how many things it was measured over."""
+    """One measured value, None if it cannot be had here; `n` is over how many things."""
 
-    value: float
+    value: float | None
     unit: str
     n: int
 

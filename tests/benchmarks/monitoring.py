@@ -15,11 +15,11 @@ from flux_trio.judge.rules import ALL_RULES
 from flux_trio.sim import WorkloadJob, make_machine, read_workload, simulate
 from flux_trio.trace import JsonLines, Record
 from flux_trio.trace.writing import WAITING_MAX
-from tests.benchmarks.measure import Figure, own_seconds
+from tests.benchmarks.measure import Figure, own_seconds, rounds, scaled, sizes
 
-COUNT = 3_000
+COUNT = scaled(3_000)
 WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
-ROUNDS = 3  # of each, in turn: machines have moods
+ROUNDS = rounds(3)  # of each, in turn: machines have moods
 
 
 async def _run_monitored() -> tuple[float, float]:
@@ -34,7 +34,7 @@ async def _run_monitored() -> tuple[float, float]:
 def judge_lassen() -> Iterator[Figure]:
     """Microseconds of CPU that the judge takes for a record of jobs of LLNL's Lassen."""
     jobs = read_workload(WORKLOAD.read_text().splitlines(), WORKLOAD.name)
-    for count in (1_500, 10_000):
+    for count in sizes(1_500, 10_000):
         took = [_judged(jobs[:count]) for _ in range(ROUNDS)]
         yield Figure(round(min(took) * 1e6, 2), "us a record", count)
 

@@ -19,11 +19,11 @@ import trio.testing
 from flux_trio.broker import Handle
 from flux_trio.formats import Jobspec
 from flux_trio.messages import Request, Response, topics
-from tests.benchmarks.measure import Figure, in_instance
+from tests.benchmarks.measure import SMALL, Figure, in_instance, sizes
 
 SUBMITS_MAX = 10_000  # unanswered at a time
 FEW_SUBMITS = 1_000  # the same where bytes are counted: of jobs, not of requests on their way
-OPERATIONS = 200  # of each kind that is timed
+OPERATIONS = 20 if SMALL else 200  # of each kind that is timed
 
 
 def resident_bytes() -> int:
@@ -107,7 +107,7 @@ def _bytes_each(count: int) -> float:
 
 def pending_bytes() -> Iterator[Figure]:
     """Resident memory of a pending job."""
-    for count in (10_000, 100_000):
+    for count in sizes(10_000, 100_000):
         yield Figure(round(in_new_process(_bytes_each, count)), "bytes/job", count)
 
 
@@ -162,7 +162,7 @@ def _many(count: int) -> dict[str, float]:
 
 def sched_1m() -> Iterator[Figure]:
     """A million jobs in SCHED, and what is done to one of them; the same with a thousand."""
-    for count in (1_000, 1_000_000):
+    for count in sizes(1_000, 1_000_000):
         for unit, value in in_new_process(_many, count).items():
             yield Figure(round(value, 1), unit, count)
 
@@ -189,5 +189,5 @@ def cancel_5k() -> Iterator[Figure]:
 
         return float(in_instance(main))
 
-    for count in (500, 5_000):
+    for count in sizes(500, 5_000):
         yield Figure(round(measure(count), 3), "s", count)

@@ -14,12 +14,12 @@ from flux_trio import jobtap
 from flux_trio.broker import Handle
 from flux_trio.messages import topics
 from flux_trio.sim import make_machine
-from tests.benchmarks.measure import Figure, measured_instance, own_seconds
+from tests.benchmarks.measure import Figure, measured_instance, own_seconds, rounds, scaled, sizes
 from tests.benchmarks.pending import settled, submit_pending
 
 PLUGINS = 10
-JOBS = 3_000
-ROUNDS = 3  # of each, in turn: machines have moods
+JOBS = scaled(3_000)
+ROUNDS = rounds(3)  # of each, in turn: machines have moods
 LOOK_S = 0.01  # between two looks at what the scheduler has received; a trace would cost more
 LATE = """
 from flux_trio import jobtap
@@ -94,7 +94,7 @@ async def _run(count: int, nplugins: int) -> float:
 
 def reprioritize_100k() -> Iterator[Figure]:
     """Seconds until the scheduler has all new priorities, and in how many requests."""
-    for count in (10_000, 100_000):
+    for count in sizes(10_000, 100_000):
         seconds, requests = trio.run(_reprioritize, count)
         yield Figure(round(seconds, 2), "s", count)
         yield Figure(requests, "sched.prioritize", count)
@@ -120,7 +120,7 @@ async def _prioritized(client: Handle) -> int:
 
 def load_plugin_100k() -> Iterator[Figure]:
     """Milliseconds another request waits at most while a plugin is loaded with active jobs."""
-    for count in (10_000, 100_000):
+    for count in sizes(10_000, 100_000):
         yield Figure(round(1e3 * trio.run(_load, count), 1), "ms", count)
 
 

@@ -11,10 +11,10 @@ from flux_trio.broker import Handle
 from flux_trio.messages import Response, topics
 from flux_trio.sim import make_machine
 from flux_trio.trace import Kind, Record
-from tests.benchmarks.measure import Figure, measured_instance
+from tests.benchmarks.measure import Figure, measured_instance, rounds, scaled
 from tests.benchmarks.pending import settled, submit_pending
 
-ROUNDS = 5
+ROUNDS = rounds(5)
 
 
 def reload_50() -> Iterator[Figure]:
@@ -24,12 +24,12 @@ def reload_50() -> Iterator[Figure]:
 
 def reload_1k() -> Iterator[Figure]:
     """1,000 running jobs."""
-    yield _reload(1_000)
+    yield _reload(scaled(1_000))
 
 
 def reload_10k() -> Iterator[Figure]:
     """10,000 running jobs."""
-    yield _reload(10_000)
+    yield _reload(scaled(10_000))
 
 
 def _reload(count: int) -> Figure:

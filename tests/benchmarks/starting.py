@@ -12,10 +12,10 @@ from pathlib import Path
 from flux_trio.formats import parse_eventlog
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
-from tests.benchmarks.measure import Figure
+from tests.benchmarks.measure import Figure, rounds
 from tests.support.instance import environment
 
-ROUNDS = 5
+ROUNDS = rounds(5)
 
 
 def first_job() -> Iterator[Figure]:

@@ -15,7 +15,7 @@ from flux_trio.broker import Handle
 from flux_trio.client import open_client
 from flux_trio.messages import topics
 from flux_trio.sim import make_machine
-from tests.benchmarks.measure import Figure, in_instance, measured_instance
+from tests.benchmarks.measure import Figure, in_instance, measured_instance, sizes
 from tests.benchmarks.pending import pending_job, submit_all
 
 
@@ -28,14 +28,14 @@ def submit_inproc() -> Iterator[Figure]:
         await submit_all(client, jobspecs, count)
         return count / (time.perf_counter() - started)
 
-    for count in (1_000, 20_000):
+    for count in sizes(1_000, 20_000):
         rate = in_instance(lambda client, count=count: main(client, count))  # type: ignore[misc]
         yield Figure(round(rate, 1), "jobs/s", count)
 
 
 def submit_socket() -> Iterator[Figure]:
     """The same through `flux_trio.client`."""
-    for count in (1_000, 10_000):
+    for count in sizes(1_000, 10_000):
         yield Figure(round(trio.run(_by_socket, count), 1), "jobs/s", count)
 
 

@@ -9,10 +9,10 @@ import msgspec
 
 from flux_trio.lab import Plan, draw_plan, run_plan
 from flux_trio.lab.plans.plan import Depth
-from tests.benchmarks.measure import Figure
+from tests.benchmarks.measure import SMALL, Figure
 
-WORLDS = 40
-BEFORE = 20
+WORLDS = 2 if SMALL else 40
+BEFORE = 1 if SMALL else 20
 """Worlds of other seeds that are played first: a campaign imports, plans and compiles once in a
 process, and then plays hundreds."""
 
