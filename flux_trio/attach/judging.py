@@ -213,7 +213,7 @@ class LiveJudge:
 
     def _is_known(self, violation: Violation) -> bool:
         for each in self._known:
-            if each.of.is_of(violation):
+            if each.of.covers(violation):
                 each.count += 1
                 each.first = each.first or violation
                 return True

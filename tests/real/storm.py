@@ -17,17 +17,29 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any, Final
 
 import trio
 
-from flux_trio.attach.handle import FluxHandle
-from flux_trio.messages import FluxError
+from flux_trio.attach.handle import FluxHandle, Modules
+from flux_trio.messages import FluxError, topics
 from tests.support.bookings import booked_twice, held_cores, wrong_lives
-from tests.support.live_scheduling import Scheduler, be_over, journal, scheduled, submit
+from tests.support.live_scheduling import Scheduler, be_over, flux, journal, scheduled, submit
 from tests.support.sched_script import jobspec
 
 NODES: Final = 4
+LOOK_S: Final = 0.25
+RELOADED_S_MAX: Final = 8.0
+"""A scheduler that is reloaded is there again sooner."""
+RAISE_ALL: Final = {
+    "dry_run": False,
+    "userid": 0xFFFFFFFF,
+    "states": 0xFF,
+    "severity": 0,
+    "type": "cancel",
+    "note": "the storm is over",
+}
 TROUBLE: Final = ("cancel", "cancel", "drain", "queue", "urgency", "update")
 
 
@@ -85,20 +97,56 @@ class Storm:
             await self.handle.call(topic, payload, nodeid=0)
 
 
+async def _last_words(handle: FluxHandle, name: str) -> str:
+    """Return what a scheduler that has crashed said last, and leave the instance able to end."""
+    done = await trio.run_process(["flux", "dmesg"], capture_stdout=True)
+    said = [line for line in done.stdout.decode().splitlines() if f" {name}." in line]
+    await flux("module", "load", name)
+    await handle.call("job-manager.raiseall", RAISE_ALL, 0)
+    return "\n".join(said[-5:])
+
+
 def kept_by_housekeeping(log: Path) -> dict[tuple[int, int], float]:
     """Return by job and rank when housekeeping ended there."""
     lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     return {(int(jobid), int(rank)): float(end) for jobid, rank, end in lines}
 
 
+async def _until_crashed(handle: FluxHandle, name: str, storm: trio.CancelScope) -> None:
+    """End the storm if a scheduler of flux-core has ended by itself, and is not being reloaded."""
+    missing_s = 0.0
+    while True:
+        await trio.sleep(LOOK_S)
+        modules = await handle.ask(topics.MODULE_LIST, Modules, None, 0)
+        is_there = name in {each.name for each in modules.mods}
+        missing_s = 0.0 if is_there else missing_s + LOOK_S
+        if missing_s > RELOADED_S_MAX:
+            storm.cancel()
+
+
+async def _blow_and_rest(handle: FluxHandle, storm: Storm, count: int) -> bool:
+    """Play the storm until all is over; return whether the scheduler had crashed."""
+    async with trio.open_nursery() as nursery:
+        if not storm.scheduler.is_ours:
+            name = storm.scheduler.name
+            nursery.start_soon(_until_crashed, handle, name, nursery.cancel_scope)
+        with suppress(CalledProcessError):  # a module that has crashed cannot be reloaded
+            await storm.blow(count)
+            await be_over(handle)
+            nursery.cancel_scope.cancel()
+            return False
+        await trio.sleep_forever()
+    return True
+
+
 async def main(name: str, count: int, seed: int, log: Path) -> None:
     async with scheduled(name) as (handle, scheduler):
         storm = Storm(handle, scheduler, seed)
-        await storm.blow(count)
-        await be_over(handle)
+        has_crashed = await _blow_and_rest(handle, storm, count)
         jobs = await journal(handle)
         kept = kept_by_housekeeping(log)
         told: dict[str, Any] = {"jobs": len(jobs), "housekept": len(kept), "leaked": []}
+        told["crashed"] = await _last_words(handle, name) if has_crashed else ""
         told["twice"] = booked_twice(held_cores(i, *each, kept) for i, each in jobs.items())
         told["wrong"] = wrong_lives({jobid: events for jobid, (events, _) in jobs.items()})
         told["lost"] = sorted(set(storm.jobs) - jobs.keys())

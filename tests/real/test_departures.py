@@ -27,6 +27,7 @@ SHOWN = {
     "finish-twice.sh": [r"[1-9]\d* jobs with a second finish"],
     "status-of-a-canceled-job.sh": [r'"status":256'],
     "eventlog-is-rewritten.sh": [r"flags 0 32"],
+    "free-before-ready.py": [r"0 sched\.free"],
     "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
 }
 """What each script says that it got."""

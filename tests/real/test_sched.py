@@ -42,10 +42,19 @@ def played(config: Path, toml: str, module: str, *args: str) -> Any:
 
 @pytest.mark.parametrize("scheduler", OURS + THEIRS)
 def test_nothing_is_booked_twice_in_a_storm(scheduler: str, tmp_path: Path) -> None:
-    """Cancels, drains, stops of the queue, reloads; nodes come back one by one."""
+    """Cancels, drains, stops of the queue, reloads; nodes come back one by one.
+
+    A scheduler of flux-core may end in it: what housekeeping gives back between hello and ready is
+    lost on its way to it (departures/free-before-ready.py). The storm is judged to that point.
+    """
     log = tmp_path / "log"
     config = CONFIG + HOUSEKEEPING.format(log=log)
     found = played(tmp_path / "flux.toml", config, "storm", scheduler, "40", "1", str(log))
+    if found["crashed"]:
+        assert scheduler in THEIRS
+        assert "final R mismatch" in found["crashed"]
+        assert (found["twice"], found["lost"]) == ([], []), "up to then all was well"
+        return
     assert found["ran"] > 30
     assert found["housekept"] > found["ran"]
     good = {key: found[key] for key in ("jobs", "twice", "wrong", "lost", "leaked")}

@@ -6,6 +6,7 @@ Each test plants a second violation of the clause in the recording that has the 
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -154,6 +155,29 @@ def test_a_module_that_is_unloaded_answers_enosys(
     told = recording("01")
     answer(told, 38)
     assert clause not in recorded.broken(told)
+
+
+def second_success_while_it_runs(scheduler: str) -> Told:
+    """What follows: the job manager frees the resources on which the job runs."""
+    text = recorded.text_of("05").replace(b"sched-simple", scheduler.encode())
+    told: Told = json.loads(text)
+    success = messages(told, topics.SCHED_ALLOC, "response", type=0)[0]
+    started = messages(told, "job-exec.start", "response", type="start")[0]
+    t, content = started["t_rel"], success["payload"]
+    freed = {"id": content["id"], "R": content["R"], "final": True}
+    free = {"from": "job-manager", "to": scheduler, "type": "request", "topic": topics.SCHED_FREE}
+    at = told["messages"].index(started) + 1
+    told["messages"][at:at] = [success | {"t_rel": t}, free | {"t_rel": t, "payload": freed}]
+    return told
+
+
+def test_a_second_success_is_one_thing_with_its_consequences() -> None:
+    """27.success.8: of a scheduler that is known for it, they are known, too."""
+    judgement = recorded.judged(second_success_while_it_runs("sched-theirs"))
+    ((cause, following),) = judgement.broken_things()
+    assert (cause.clause, cause.party.partition(" ")[0]) == ("27.success.8", "sched-theirs")
+    assert {each.clause for each in following} == {"32.start.39", "invariant.freed-once"}
+    assert recorded.judged(second_success_while_it_runs("sched-backfill")).violations == ()
 
 
 def test_each_entry_has_its_test() -> None:

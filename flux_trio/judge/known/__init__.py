@@ -51,6 +51,14 @@ class Departure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return False
         return re.search(self.found, violation.text) is not None
 
+    def covers(self, violation: Violation) -> bool:
+        """Whether a violation belongs to this departure, or follows from one of it that makes what
+        comes after it seem wrong.
+        """
+        cause = violation.cause
+        follows = cause is not None and cause.is_missing and self.is_of(cause)
+        return follows or self.is_of(violation)
+
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     known: list[Departure]
@@ -100,7 +108,7 @@ def sort_known(judgement: Judgement, known: Iterable[Departure]) -> Judgement:
     unknown: list[Violation] = []
     found: list[list[Violation]] = [[] for _ in known]
     for violation in judgement.violations:
-        at = next((at for at, each in enumerate(known) if each.is_of(violation)), None)
+        at = next((at for at, each in enumerate(known) if each.covers(violation)), None)
         (unknown if at is None else found[at]).append(violation)
     expected = tuple(
         Expected(each.clause, each.why, tuple(those))

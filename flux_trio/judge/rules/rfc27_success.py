@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from flux_trio.judge.checks.shapes import OBJECT
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import job_id, logged, payload, sent
@@ -152,4 +154,6 @@ def success_ends_the_request(answering: Answering, record: Record, seen: Seen) -
         return answering.type == SUCCESS
     if answering.how != SUCCESS:
         return None
-    return another_after("SUCCESS", record, seen)
+    # what the job manager gives back because of a second SUCCESS is that of the first one
+    again = another_after("SUCCESS", record, seen)
+    return replace(again, is_missing=True) if answering.type == SUCCESS else again

@@ -12,9 +12,10 @@ AT_JOBS: Final = ("memo", "urgency", "hold", "update", "cancel", "exception", "k
 AT_QUEUES: Final = ("stop", "disable", "limits", "list", "purge", "depend", "unsatisfiable")
 """What somebody does to all queues, or beside the jobs."""
 AT_NODES: Final = ("drain", "drain all", "nested")
+JOB_MANAGER: Final = "reload job-manager"
 RELOADS: Final = (
     *("reload sched", "reload job-exec", "reload job-list", "reload job-info"),
-    *("reload job-ingest", "reload resource", "reload job-manager", "kill sched"),
+    *("reload job-ingest", "reload resource", JOB_MANAGER, "kill sched"),
 )
 PAIRS: Final = (
     *("reload sched and job-exec", "reload job-list and job-info"),
@@ -49,6 +50,14 @@ class Setting(NamedTuple):
     brokers: int
     has_perilog: bool
     has_housekeeping: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether jobs have neither epilogs nor housekeeping.
+
+        flux-core forgets epilogs when its job manager is loaded again: such a job never ends.
+        """
+        return not (self.has_perilog or self.has_housekeeping)
 
     def __str__(self) -> str:
         parts = {"perilog": self.has_perilog, "housekeeping": self.has_housekeeping}
@@ -92,10 +101,16 @@ def draw_stories(seed: int, count: int) -> list[Story]:
     first = {each.act: each for each in reversed(every)}
     chosen = [*first.values(), *(each for each in every if first[each.act] != each)][:count]
     draw.shuffle(chosen)
+    plain = [at for at, each in enumerate(SETTINGS) if each.is_plain]
+    dealt: list[list[Kind]] = [[] for _ in SETTINGS]
+    for kind in sorted(chosen, key=lambda each: each.act != JOB_MANAGER):
+        where = plain if kind.act == JOB_MANAGER else range(len(SETTINGS))
+        min((dealt[at] for at in where), key=len).append(kind)
     stories = []
-    for number, setting in enumerate(SETTINGS):
-        kinds = tuple(chosen[number :: len(SETTINGS)])
+    for setting, kinds in zip(SETTINGS, dealt, strict=True):
+        draw.shuffle(kinds)
         if kinds:
-            midst, joined = (draw.randrange(1, max(2, len(kinds))) for _ in range(2))
-            stories.append(Story(setting, kinds, midst, joined, draw.randrange(1 << 31)))
+            midst, joined = (draw.randint(1, max(1, len(kinds) // 2)) for _ in range(2))
+            seed = draw.randrange(1 << 31)
+            stories.append(Story(setting, tuple(kinds), midst, joined, seed))
     return stories

@@ -226,7 +226,7 @@ async def list_(player: Player, _jobs: list[int]) -> None:
 
 @act("purge")
 async def purge(player: Player, _jobs: list[int]) -> None:
-    await player.ask("job-manager.purge", age_limit=-1.0, num_limit=2, batch=100)
+    await player.ask("job-manager.purge", age_limit=-1.0, num_limit=2, batch=100, force=True)
 
 
 @act("depend")
@@ -362,11 +362,14 @@ class Observers:
             report, trace = (str(self._directory / f"monitor.{end}") for end in ("json", "trace"))
             monitor = [*FLUX_TRIO, "attach", "monitor", "--json", report, "--trace", trace]
             await self._begin("exec", shlex.join(monitor), to="monitor.text")
+            with trio.fail_after(STATE_S_MAX):
+                while "watches" not in (self._directory / "monitor.text").read_text():
+                    await trio.sleep(LOOK_S)
 
     async def _begin(self, *words: str, to: str, is_pipe: bool = False) -> None:
         with (self._directory / to).open("wb") as file:
             process = await trio.lowlevel.open_process(
-                " ".join(words), shell=True, stdout=file, start_new_session=True
+                " ".join(words), shell=True, stdout=file, stderr=file, start_new_session=True
             )
         self._began.append((process, is_pipe))
         await trio.sleep(1.5)  # nothing tells that a trace has begun
