@@ -46,3 +46,9 @@ def test_file_of_the_user_comes_before_a_log_of_the_package(tmp_path: Path) -> N
     own = tmp_path / "lassen-100.csv"
     assert find_workload(own) == own  # it names a directory
     assert find_workload(Path("no-such-log.csv")) == Path("no-such-log.csv")
+
+
+def test_readme_counts_the_planted_mistakes() -> None:
+    found = (ROOT / "docs" / "how-we-know" / "mistakes-found.md").read_text()
+    (number,) = re.findall(r"^\d+ of (\d+) found;", found, re.MULTILINE)
+    assert f"plants {number} mistakes" in (ROOT / "README.md").read_text()

@@ -50,3 +50,30 @@ def test_the_package_shows_its_rooms_in_the_order_in_which_they_may_import() -> 
     shown = re.findall(r"^    (\w+) +(pure: )?\S", flux_trio.__doc__ or "", re.MULTILINE)
     assert [room for room, _ in shown] == layers
     assert {f"flux_trio.{room}" for room, mark in shown if mark} == set(pure)
+
+
+DESIGN: Final = (Path(__file__).parent.parent / "docs" / "design.md").read_text()
+
+
+def test_the_page_on_design_shows_them_in_the_same_order() -> None:
+    shown = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", DESIGN, re.MULTILINE)
+    contracts = ConfigParser()
+    contracts.read(Path(__file__).parent.parent / ".importlinter")
+    assert shown == contracts["importlinter:contract:layers"]["layers"].split()
+
+
+def test_the_files_on_one_jobs_way_are_there() -> None:
+    table = DESIGN.partition("## One job's way")[2].partition("\n## ")[0]
+    package = Path(flux_trio.__path__[0])
+    missing = []
+    for row in table.splitlines():
+        folder = Path()
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", row.rpartition(" | ")[2]):
+            place = next(
+                (at for at in (folder, *folder.parents) if (package / at / name).exists()), None
+            )
+            if place is None:
+                missing.append(name)
+            else:
+                folder = (place / name).parent
+    assert missing == []

@@ -1,11 +1,11 @@
 """What large environments cost a start: the most memory of the instance's process.
 
 Jobs wait, each with an environment of a megabyte: ENVIRONMENTS_JOBS of them (an environment
-variable, 100 unless set; the mark in docs/design.md is about 300 and 2,000). The instance is killed
-and started three times; after the last start every service is loaded again, but for the kvs, which
-is always needed. A line for each start, and one for the reloads: `value` is the peak of the
-process's resident memory; with it come the same without jobs (`idle_mb`) and the seconds until the
-instance was ready (`seconds`).
+variable, 100 unless set; the mark in docs/how-we-know/speed.md is about 300 and 2,000). The
+instance is killed and started three times; after the last start every service is loaded again, but
+for the kvs, which is always needed. A line for each start, and one for the reloads: `value` is the
+peak of the process's resident memory; with it come the same without jobs (`idle_mb`) and the
+seconds until the instance was ready (`seconds`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """What one guest at full speed does to the owner: calls a second, medians, memory.
 
 A real instance in a process of its own, the guest in another, the owner in this one. Each attack
-runs for ONE_GUEST_S seconds (an environment variable, 5 unless set; the mark in docs/design.md is
-about 60), between two intervals of the same length without it, so that what else the machine does
-is in both. A line for each attack: `value` is the owner's median with the guest, in ms; with it
-come the median without (`idle_ms`) and the 99th percentiles, how much the instance's resident
-memory grew at most (`more_mb`) and how many messages the guest sent (`sent`).
+runs for ONE_GUEST_S seconds (an environment variable, 5 unless set; the mark in
+docs/how-we-know/speed.md is about 60), between two intervals of the same length without it, so that
+what else the machine does is in both. A line for each attack: `value` is the owner's median with
+the guest, in ms; with it come the median without (`idle_ms`) and the 99th percentiles, how much the
+instance's resident memory grew at most (`more_mb`) and how many messages the guest sent (`sent`).
 
 The `cpu` figures are the same calls in CPU time that the instance used from the request to its
 answer: what a call takes on a machine where nothing else runs, however busy this one is.
