@@ -26,7 +26,7 @@ from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.state import Plain
 from flux_trio.cores.turns import Core
 from flux_trio.jobtap import HostServices, Loader, Plugin, PluginHost, open_host
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Level, Request, topics
 from flux_trio.protocols import AskHook, AskJobs, CancelHook, NotifyPlugins, PluginReplayed
 from flux_trio.services.at_once import PluginNotes, PluginTurns
 from flux_trio.services.explain_job import Explainer
@@ -102,7 +102,11 @@ async def run(
             explainer = Explainer(core, host, asker.call)
             methods = PluginMethods(host, loader, handle.answer, explainer.answer)
             machine = _Machine(made, host, notes, methods, handle.waiting)
-            await run_core(handle, machine, perform, task_status=task_status)
+            configured = host.names()
+            try:
+                await run_core(handle, machine, perform, task_status=task_status)
+            finally:
+                _tell_lost(handle, [name for name in host.names() if name not in configured])
 
 
 async def load_all(
@@ -123,6 +127,13 @@ async def load_all(
                 plugin, path = host.find_code(loader, directive.load)
                 await host.load(plugin, directive.conf, path)
     return loader
+
+
+def _tell_lost(handle: Handle, names: Sequence[str]) -> None:
+    """Log that plugins which were loaded while the job manager ran are not loaded again."""
+    if names:
+        text = f"{', '.join(names)}: loaded at run time, not loaded again with the job manager"
+        handle.log(Level.NOTICE, f"{text}; [job-manager] plugins would do that")
 
 
 class _Machine(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):

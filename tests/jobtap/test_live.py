@@ -117,6 +117,25 @@ async def test_plugin_that_is_loaded_is_told_of_active_jobs_and_asked_for_priori
         assert told["hooks"]["enter RUN"]["count"] == 1
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_plugin_of_run_time_that_ends_with_the_job_manager_is_named_in_the_log(
+    autojump_clock: MockClock, plugin: str, *, is_removed: bool
+) -> None:
+    """It is not loaded again; those of the configuration are."""
+    config = f'[job-manager]\nplugins = [{{ load = "{plugin}" }}]'
+    other = Path(plugin).with_name("other.py")
+    other.write_text(COUNTS.replace("Counts", "Other"))
+    async with opened(config) as user:
+        await user.load(str(other))
+        if is_removed:
+            await user.call(topics.JOB_JOBTAP, {"remove": "other"})
+        await user.call(topics.MODULE_RELOAD, {"name": "job-manager"})
+        told = [str(entry) for entry in user.instance.log if "at run time" in str(entry)]
+        assert len(told) == (0 if is_removed else 1)
+        if told:
+            assert "other: loaded at run time, not loaded again with the job manager" in told[0]
+
+
 async def test_plugin_is_told_in_the_order_that_was_asked_for(
     autojump_clock: MockClock, plugin: str
 ) -> None:

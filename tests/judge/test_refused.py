@@ -1,4 +1,4 @@
-"""A request that was refused changes nothing (readings: A request that was refused)."""
+"""A request that was refused changes nothing (readings: Refused requests)."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ class Facts:
         return replace(known, exec_peer=answered[0], exec_service=answered[1], begun=begun)
 
     def _after_ready(self, response: Response) -> Facts:
-        """One that is refused sets no mode (readings: A request that was refused)."""
+        """One that is refused sets no mode (readings: Refused requests)."""
         to = response.routes[0] if response.routes else self.scheduler
         if to != self.scheduler:
             return self
