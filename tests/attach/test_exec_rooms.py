@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.attach.exec.guest import PLACES
+from flux_trio.attach.exec.rooms import CREDIT
 from flux_trio.messages import Errno
 from flux_trio.shell.protocol import Attach, Signal, Start
 from tests.support.bridge_script import BridgeScript
@@ -236,3 +237,26 @@ def test_cancel_ends_the_job(running: BridgeScript) -> None:
     assert running.shell[-1] == Signal(7, 15)
     running.ended(status=143 << 8)
     assert running.answers()[1:] == [("finish", {"status": 143 << 8}), RELEASED]
+
+
+@pytest.mark.parametrize("limit", [None, "3"])
+def test_pieces_that_leave_nothing_to_write_give_their_credit_back(limit: str | None) -> None:
+    """They are beyond the limit, or in the room since before: else the job would never end."""
+    attributes = {} if limit is None else {"system.shell.options.output.limit": limit}
+    script = BridgeScript()
+    script.start(spec=jobspec("true", attributes=attributes))
+    script.launched()
+    for _ in range(3 * CREDIT):
+        script.files[7, 0, "stdout"] = script.files.get((7, 0, "stdout"), b"") + b"line\n"
+        script.poll()
+    following = BridgeScript(script.kvs)
+    following.files = script.files
+    following.start(spec=jobspec("true", attributes=attributes), reattach=True)
+    following.launched()
+    for _ in range(3 * CREDIT):
+        following.files[7, 0, "stdout"] += b"line\n"
+        following.poll()
+    following.ended()
+    assert following.answers()[-2:] == [("finish", {"status": 0}), RELEASED]
+    whole = "line\n" * 6 * CREDIT
+    assert following.output()["stdout"] == (whole if limit is None else whole[:3])

@@ -255,19 +255,24 @@ class Rooms:
     def _write(self, room: Room) -> bool:
         """Write what waits; return whether there was anything."""
         ops = room.contents.pop_ops()
-        if not ops:
+        npieces, room.npieces = room.npieces, 0
+        if not ops:  # the pieces are in the room already, or beyond the limit
+            self._grant(room, npieces)
             return False
         room.writing = True
-        call = RoomCall(room.id, Step.WRITE, room.npieces)
-        room.npieces = 0
+        call = RoomCall(room.id, Step.WRITE, npieces)
         self._mail.ask(*kvs.commit(ops, room.namespace), call)
         return True
 
+    def _grant(self, room: Room, npieces: int) -> None:
+        """Give the core credit for pieces that are done with."""
+        if npieces and room.stream:
+            grant: Object = {"matchtag": room.stream, "credit": npieces}
+            self._mail.tell_core(f"{self._service}.attach-credit", grant)
+
     def _written(self, room: Room, call: RoomCall, response: Response) -> None:
         room.writing = False
-        if call.npieces and room.stream:
-            grant: Object = {"matchtag": room.stream, "credit": call.npieces}
-            self._mail.tell_core(f"{self._service}.attach-credit", grant)
+        self._grant(room, call.npieces)
         kvs.check(response, room.namespace)
 
     def _move(self, room: Room, root: kvs.Tree | None) -> None:
