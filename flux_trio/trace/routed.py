@@ -30,7 +30,7 @@ _ANSWERED_IN_ORDER: Final = {
     *(topics.KVS_COMMIT, topics.KVS_LOOKUP, topics.JOB_SUBMIT, topics.SCHED_EXPIRATION)
 }
 """Requests whose answers come in their order, so that each answer has its request."""
-_ANSWERED_ALONE: Final = {topics.JOB_UPDATE}
+_ANSWERED_ALONE: Final = {topics.INGEST_SUBMIT, topics.JOB_UPDATE, topics.JOB_RAISE}
 """Requests of which one may be answered before an earlier one: an answer has its request if no
 other one of its client is open."""
 _NUMBERED: Final = _ANSWERED_IN_ORDER | _ANSWERED_ALONE

@@ -14,6 +14,7 @@ from flux_trio.trace import read_trace
 from tests.support.recorded import Told, broken, first, judged, messages, recording
 
 LIFECYCLE, RELOAD, DRAIN, DOWN, NODES = "01", "14", "20", "21", "22"
+QUEUE = "n05"
 REATTACH, PARTS, DISABLED, UPDATE = "24", "30", "32", "40"
 
 Change = Callable[[Told], Any]
@@ -379,3 +380,24 @@ def test_what_a_killed_broker_left_open_is_void_when_it_is_back() -> None:
     source = read_trace([msgspec.json.encode(told).decode()])
     classic = judge_trace(source, ALL_RULES, load_clauses())
     assert {each.clause for each in classic.violations} & {"32.impl.4", "32.hello.8"} == set()
+
+
+def later(told: Told, since: float, seconds: float) -> None:
+    """All that is not before `since` comes so many seconds later."""
+    for each in (*told["messages"], *(each for job in told["jobs"] for each in job["eventlog"])):
+        each["t_rel"] += seconds * (each["t_rel"] >= since)
+
+
+def test_a_free_that_is_lost_before_the_scheduler_is_loaded_again_stays_due() -> None:
+    """The new scheduler is not told of the job, which is over: nobody else would miss the free."""
+    told = recording(QUEUE)
+    shutdown = messages(told, "sched-simple.shutdown", "request")[1]
+    frees = [
+        each
+        for each in messages(told, "sched.free", "request")
+        if each["t_rel"] < shutdown["t_rel"]
+    ]
+    later(told, shutdown["t_rel"], 5.0)
+    assert broken(told, at_rest=True) == set()
+    told["messages"].remove(frees[-1])
+    assert "27.free.1" in broken(told, at_rest=True)

@@ -336,10 +336,12 @@ class Monitor:
     def _note_debts(self, record: Record, readers: Readers) -> None:
         """Keep what is overdue before a party leaves; forget it if it comes back or acts after all.
 
-        Whoever leaves takes its states along: what it had to do would be forgotten with them.
+        Whoever leaves takes its states along: what it had to do would be forgotten with them. What
+        the job manager had to do before it is not done by a party that comes back.
         """
         if readers.may_return:
-            self._left.clear()
+            manager = self.facts.manager
+            self._left = [each for each in self._left if each.party == manager != record.party]
         elif readers.may_leave and self.facts.is_leaving(record):
             old = self._old()
             known = {(each.clause, each.jobid) for each in self._left}

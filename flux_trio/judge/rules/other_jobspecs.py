@@ -113,8 +113,8 @@ _require("25.attributes.5", schema_problem)
 def _fold_malformed(
     _was: Any, _part: None, record: Record, _seen: Seen
 ) -> tuple[Place, str] | None:
-    if not isinstance(record.message, Request):
-        return None
+    if not isinstance(record.message, Request) or "J" in payload(record):
+        return None  # a signed jobspec is not read
     found = problem_with(payload(record).get("jobspec"))
     return None if found is None else (record.n, found)
 

@@ -165,6 +165,23 @@ def _of_update(record: Record, verdicts: tuple[Verdict, ...]) -> Verdict | None:
     return min(found, key=lambda each: not each.allows, default=None)
 
 
+_ROUNDING_S: Final = 1.0
+"""Whole seconds may be rounded up (readings: sched.expiration)."""
+
+
+def _is_asked_about(verdicts: tuple[Verdict, ...], record: Record) -> Finding:
+    """Judge a resource-update event of a job about which the scheduler was asked."""
+    now = context_of(record).get("expiration")
+    asked = [each for each in verdicts if isinstance(each.expiration, (int, float))]
+    if not isinstance(now, (int, float)) or len(asked) < len(verdicts):
+        return True  # other clauses are about the form
+    if any(abs(each.expiration - now) <= _ROUNDING_S for each in asked):
+        return True
+    last = asked[-1]
+    text = f"job {job_id(record)}: the scheduler was asked about expiration {last.expiration}"
+    return Broken(f"{text}, and the update has {now}", (last.n,))
+
+
 VERDICTS: Final = view(
     "verdicts",
     received("response", EXPIRATION),
@@ -184,8 +201,9 @@ def the_scheduler_is_asked(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or not life.held or life.bypassed or "expiration" not in context_of(record):
         return None
-    if seen.at(VERDICTS, jobid) is not None:
-        return True
+    verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, jobid) or ()
+    if verdicts:
+        return _is_asked_about(verdicts, record)
     if any(each.n < link_of(seen).ready for each in _open_updates(seen, jobid)):
         return None  # there was no scheduler to ask when the update was accepted
     if not seen.facts.is_ready or not seen.knew(record.party, link_of(seen).ready):

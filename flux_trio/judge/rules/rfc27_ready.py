@@ -95,9 +95,7 @@ def an_answer_makes_room(requesting: Requesting, _record: Record, _seen: Seen) -
 
 
 require_key(RULES, "27.ready.9", ANNOUNCED, key="limit", when=_is_limited)
-require_key(
-    RULES, "27.ready.10", ANNOUNCED, key="limit", shape=LIMIT, when=_is_limited, required=False
-)
+require_key(RULES, "27.ready.10", ANNOUNCED, key="limit", shape=LIMIT, required=False)
 
 
 def _fold_valid(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, require_key
@@ -21,7 +21,12 @@ RULES: Final = Rules()
 RELEASE: Final = sent("request", topics.RESOURCE_RELEASE)
 
 
-require_key(RULES, "28.release.2", RELEASE, key="group", shape=STRING)
+def _asked(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
+    """A request without payload lacks the key too; no clause says more of the payload."""
+    return [(f"{topics.RESOURCE_RELEASE} request", payload(record))]
+
+
+require_key(RULES, "28.release.2", RELEASE, key="group", shape=STRING, subjects=_asked)
 require_key(RULES, "28.release.3", RELEASE, key="targets", shape=IDSET)
 
 

@@ -49,7 +49,7 @@ FREE: Final = received("request", topics.SCHED_FREE)
 # --- before anything was acquired
 
 
-@RULES.judge("28.impl.1", SUCCESSES, views=[AS_RECEIVED], needs_headers=True)
+@RULES.judge("28.impl.1", SUCCESSES, views=[AS_RECEIVED])
 def acquire_comes_before_allocations(record: Record, seen: Seen) -> Finding:
     """A scheduler acquires resources before it allocates any. It is judged of a scheduler whose
     hello is in the trace, so that its acquire would be, too.
@@ -59,7 +59,10 @@ def acquire_comes_before_allocations(record: Record, seen: Seen) -> Finding:
     had = as_received(seen, record.party)
     if had is None:
         return Broken(f"{record.party} allocates, but has not sent resource.acquire")
-    return had.is_streaming or Broken("resource.acquire has no streaming flag", (had.n,))
+    is_shown = had.first.matchtag != 0  # else the trace has no flags
+    if is_shown and not had.is_streaming:
+        return Broken("resource.acquire has no streaming flag", (had.n,))
+    return True
 
 
 @RULES.judge("28.grow.7", DENIES, views=[AS_RECEIVED])

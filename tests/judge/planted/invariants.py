@@ -12,6 +12,7 @@ from tests.support.judged import (
     Trace,
     drop,
     duplicate,
+    edit,
     edit_note,
     edit_payload,
     edit_r,
@@ -51,6 +52,24 @@ def two_jobs_get_the_same_core_by_an_r_that_is_not_valid(trace: Trace) -> Trace:
 def a_job_is_denied_that_fits(trace: Trace) -> Trace:
     success = find(trace, ALLOC, "response", type=0)
     return edit_payload(trace, success, type=2, note="no room", annotations=REMOVED)
+
+
+@PLANTED.violation("invariant.done-as-answered", "everyday")
+def a_cancel_is_answered_and_never_logged(trace: Trace) -> Trace:
+    jobid = find(trace, topics.JOB_RAISE, "request").message.payload["id"]
+    return drop(trace, find_event(trace, "exception", jobid))
+
+
+@PLANTED.violation("invariant.done-as-answered", "everyday")
+def a_submitter_is_told_the_id_of_no_job(trace: Trace) -> Trace:
+    told = find(trace, topics.INGEST_SUBMIT, "response")
+    return edit_payload(trace, told, id=told.message.payload["id"] + 1)
+
+
+@PLANTED.violation("invariant.done-as-answered", "everyday")
+def a_submission_is_refused_and_its_job_runs(trace: Trace) -> Trace:
+    told = find(trace, topics.INGEST_SUBMIT, "response")
+    return edit(trace, told, errnum=22, payload="no")
 
 
 @PLANTED.violation("invariant.no-double-allocation", "everyday")

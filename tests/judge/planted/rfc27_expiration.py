@@ -12,6 +12,7 @@ from tests.support.judged import (
     Trace,
     cut,
     edit,
+    edit_payload,
     find,
     find_event,
     insert,
@@ -45,6 +46,12 @@ def ask(trace: Trace, payload: dict[str, Any], tag: int = 0) -> Trace:
 def expiration_changes_without_asking(trace: Trace) -> Trace:
     update = made_event(find_event(trace, "alloc").data["id"], "resource-update", expiration=2e9)
     return insert(trace, expiration(trace), update, before=True)
+
+
+@PLANTED.violation("27.expiration.1", "expirations_by_hand")
+def the_scheduler_is_asked_about_another_expiration(trace: Trace) -> Trace:
+    asked = expiration(trace)
+    return edit_payload(trace, asked, expiration=asked.message.payload["expiration"] + 100)
 
 
 @PLANTED.violation("27.expiration.2", "expirations_by_hand")

@@ -48,6 +48,13 @@ def on_rank(rank: int) -> Any:
 
 PLANTED.bad_key("28.release.2", "excludes", released, "group", [REMOVED, 0])
 PLANTED.bad_key("28.release.3", "excludes", released, "targets", [REMOVED, ["0"], "a"])
+
+
+@PLANTED.violation("28.release.2", "excludes")
+def a_release_has_no_payload(trace: Trace) -> Trace:
+    return edit(trace, released(trace), payload=None)
+
+
 PLANTED.bad_key("28.release.5", "excludes", released, "group", ["exclude"])
 PLANTED.bad_key("28.release.6", "excludes", released, "targets", ["0-1"])
 

@@ -1,0 +1,85 @@
+"""Breaches by which nobody is harmed in the trace: each is named, also in what flux-core said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flux_trio.messages import topics
+from tests.support import recorded
+from tests.support.recorded import Told, messages, recording
+
+DONE = "invariant.done-as-answered"
+
+
+def nothing_is_acquired(told: Told) -> None:
+    told["messages"] = [each for each in told["messages"] if each["topic"] != "resource.acquire"]
+
+
+def the_id_of_another_job_is_told(told: Told) -> None:
+    messages(told, topics.INGEST_SUBMIT, "response")[0]["payload"]["id"] += 1
+
+
+def a_refused_job_runs(told: Told) -> None:
+    answer = messages(told, topics.INGEST_SUBMIT, "response")[0]
+    del answer["payload"]
+    answer["errnum"] = 22
+
+
+def a_cancel_is_not_logged(told: Told) -> None:
+    raised = messages(told, topics.JOB_RAISE, "request")[0]["payload"]["id"]
+    (job,) = [job for job in told["jobs"] if job["id"] == raised]
+    job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "exception"]
+
+
+def no_limit_is_given_as_0(told: Told) -> None:
+    messages(told, topics.SCHED_READY, "request")[0]["payload"] = {"mode": "unlimited", "limit": 0}
+
+
+def the_scheduler_is_not_asked(told: Told) -> None:
+    told["messages"] = [
+        each for each in told["messages"] if each["topic"] != topics.SCHED_EXPIRATION
+    ]
+
+
+def the_scheduler_is_asked_about_another_job(told: Told) -> None:
+    messages(told, topics.SCHED_EXPIRATION, "request")[0]["payload"]["id"] += 1
+
+
+def the_scheduler_is_asked_about_another_end(told: Told) -> None:
+    messages(told, topics.SCHED_EXPIRATION, "request")[0]["payload"]["expiration"] += 60
+
+
+def what_fits_is_denied_after_a_cancel(told: Told) -> None:
+    messages(told, topics.SCHED_ALLOC, "response", type=3)[0]["payload"] |= {"type": 2}
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "clause", "party"),
+    [
+        ("01", nothing_is_acquired, "28.impl.1", "sched-simple"),
+        ("01", the_id_of_another_job_is_told, DONE, topics.JOB_INGEST),
+        ("01", a_refused_job_runs, DONE, topics.JOB_INGEST),
+        ("05", a_cancel_is_not_logged, DONE, topics.JOB_MANAGER),
+        ("17", no_limit_is_given_as_0, "27.ready.10", "sched-simple"),
+        ("40", the_scheduler_is_not_asked, "27.expiration.1", topics.JOB_MANAGER),
+        ("40", the_scheduler_is_asked_about_another_job, "27.expiration.1", topics.JOB_MANAGER),
+        ("40", the_scheduler_is_asked_about_another_end, "27.expiration.1", topics.JOB_MANAGER),
+        (
+            "05",
+            what_fits_is_denied_after_a_cancel,
+            "invariant.denied-although-satisfiable",
+            "sched-simple",
+        ),
+    ],
+)
+def test_what_harms_nobody_is_named(
+    number: str, change: Callable[[Told], Any], clause: str, party: str
+) -> None:
+    told = recording(number)
+    assert not recorded.broken(told, at_rest=True)
+    change(told)
+    found = recorded.judged(told, at_rest=True).violations
+    assert (clause, party) in [(each.clause, each.party) for each in found]
