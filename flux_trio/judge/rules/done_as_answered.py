@@ -139,7 +139,7 @@ def _fold_untold(
 
 UNTOLD: Final[View] = view(
     "untold",
-    received("request", topics.JOB_SUBMIT),
+    sent("request", topics.JOB_SUBMIT),
     while_live(
         OWN,
         sent("response", SUBMIT),
