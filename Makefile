@@ -28,6 +28,12 @@ test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (4 min)
 
 gate: $(READY) ## the tests of tests, and searches that take long (2 min)
 	$(PYTEST) -n3 --dist=worksteal -m gate $(ARGS)
+	$(MAKE) current
+
+# What tests of instances and services say of both editions; `make test` says it of the classic one.
+current: $(READY) ## the tests of instances and services, in the edition current (1 min)
+	$(PYTEST) -p tests.support.current -n3 --dist=worksteal \
+		-m "not real and not gate and not real_flux" tests/instance tests/services $(ARGS)
 
 real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 min)
 	$(PYTEST) -n0 -m real_flux $(ARGS)

@@ -14,12 +14,12 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import User
-from flux_trio.editions.rfc27 import AllocType
+from flux_trio.editions.rfc27 import AllocAnswer, AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, format_r, job_key
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
-from flux_trio.messages import Errno, Event, Request, Response, respond_error, topics
+from flux_trio.messages import Errno, Event, Payload, Request, Response, respond_error, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing.fixtures import EPOCH, USERID
 from flux_trio.trace import Sink
@@ -42,6 +42,7 @@ class Stage:
     ) -> None:
         simulated = msgspec.structs.replace(config.exec, simulate=True)
         self._config = msgspec.structs.replace(config, exec=simulated)
+        self._edition = config.edition_value
         self._users = users
         self._given = Surroundings(
             inventory=make_machine(NNODES, CORES),
@@ -137,7 +138,8 @@ class Stage:
                 self._answer(payload["id"], AllocType.CANCEL)
             case topics.SCHED_FREE:
                 self._free += self._granted.pop(payload["id"], [])
-                self._sched.send(_response(request, {"id": payload["id"]}))
+                if self._edition.free_answer is not None:
+                    self._sched.send(_response(request, {"id": payload["id"]}))
             case topics.SCHED_EXPIRATION:
                 self._sched.send(_response(request, {}))
             case topics.SCHED_EXPLAIN:
@@ -165,7 +167,9 @@ class Stage:
         key = job_key(jobid, "R")
         text = format_r(resources)
         await self._sched.call(topics.KVS_COMMIT, {"ops": [["put", key, text]]})
-        self._answer(jobid, AllocType.SUCCESS)
+        granted = AllocAnswer(jobid, AllocType.SUCCESS, R=resources)
+        request = self.offered.pop(jobid)
+        self._sched.send(_response(request, self._edition.alloc_answer.write(granted)))
 
     async def deny(self, jobid: int, note: str) -> None:
         self._answer(jobid, AllocType.DENY, note=note)
@@ -208,5 +212,5 @@ def _expect(requests: Mapping[int, Request], jobid: int, why_not: str) -> Reques
     return requests[jobid]
 
 
-def _response(request: Request, payload: dict[str, Any]) -> Response:
+def _response(request: Request, payload: Payload) -> Response:
     return Response(request.topic, payload, matchtag=request.matchtag, routes=request.routes)

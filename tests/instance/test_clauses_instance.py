@@ -112,6 +112,7 @@ async def test_a_scheduler_comes_and_goes_and_running_jobs_do_not_notice(autojum
 
 
 @pytest.mark.breaks("25.resources.7")  # it gives each job a whole node
+@pytest.mark.classic("this scheduler speaks it")
 async def test_a_second_scheduler_implementation_serves_the_same_job_manager(autojump_clock):
     """27.criteria.1: the least that RFC 27 asks for, one job at a time."""
     async with watched() as w:

@@ -116,6 +116,7 @@ queue = "short"
         assert "exceeds policy limit of 1m for queue short" in refusal
 
 
+@pytest.mark.classic("no event tells of a default")
 async def test_job_without_the_key_duration_gets_the_default_or_is_refused(autojump_clock):
     """25.attributes.2, and readings: The key duration. The stored jobspec stays as it was."""
     jobspec = Jobspec.from_command(["true"]).to_json()
@@ -149,6 +150,7 @@ async def test_a_job_is_expedited_in_the_queue_that_it_is_in(autojump_clock):
 @pytest.mark.parametrize(
     "tool", [submit, submission, submit_options, jobs, job_query, job_rows], ids=str
 )
+@pytest.mark.classic("what sets the edition reads it")
 def test_tools_that_submit_and_list_read_no_configuration(tool: ModuleType):
     """33.tools.1"""
     nodes = list(ast.walk(ast.parse(inspect.getsource(tool))))

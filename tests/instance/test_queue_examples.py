@@ -89,6 +89,7 @@ def test_every_use_case_has_an_example() -> None:
     assert len(list(EXAMPLES.glob("*.toml"))) == 6
 
 
+@pytest.mark.classic("no event tells of a default")
 async def test_debug_and_batch(autojump_clock: trio.testing.MockClock) -> None:
     """33.background.1: neither a full nor a stopped queue holds up the other."""
     async with site("debug-and-batch") as s:

@@ -20,6 +20,8 @@ from flux_trio.messages import Errno, Flag, FluxError, Request, Response, servic
 from flux_trio.testing import simulated_instance
 from tests.support.roles import ASKED, JOB_SPEC, LONG_SPEC
 
+pytestmark = pytest.mark.classic("the page is of the classic edition")
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "roles.md"
 MARK = "<!-- written by tests/instance/test_roles.py -->\n"
 ROLES = ("owner", "the job's user", "another guest")

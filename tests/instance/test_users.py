@@ -101,6 +101,7 @@ def modes_in(directory: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in files}
 
 
+@pytest.mark.classic("there is no native door")
 async def test_guests_get_at_the_socket_and_at_nothing_else(tmp_path: Path) -> None:
     async with instance_of(ME, tmp_path, OPEN_TO_ALL), connected(tmp_path) as client:
         await client.submit(SPEC)
@@ -111,6 +112,7 @@ async def test_guests_get_at_the_socket_and_at_nothing_else(tmp_path: Path) -> N
     assert [name for name, mode in modes.items() if mode & 0o077] == []
 
 
+@pytest.mark.classic("there is no native door")
 async def test_an_instance_whose_socket_would_have_too_long_a_path_does_without(
     tmp_path: Path,
 ) -> None:

@@ -162,6 +162,7 @@ def test_stats_count_jobs_and_requests(m: ManagerScript) -> None:
         },
         "sched": {"link": "ready", "waiting": 0, "outstanding": 3},
         "exec": {"service": "job-exec"},
+        "housekeeping": {"running": {}},
     }
 
 

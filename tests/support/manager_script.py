@@ -9,6 +9,7 @@ every SUCCESS, of a core that nobody else has.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from flux_trio.cores.job_index import submit_op
 from flux_trio.cores.job_manager.calls import FindUser, User, UserFound
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.turns import ClearTimer, Note, NoteAll, SetTimer, TimerFired
+from flux_trio.editions import rfc27
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Event as LogEvent
@@ -171,6 +173,7 @@ class ManagerScript:
         self.plugins = ScriptedPlugins(hooks, answers or {}, self._did)
         self.plugins.everything = everything
         self.core: Any = JobManagerCore(OWNER_USERID, config)
+        self.edition = (config or Config()).edition_value
         self.kvs = InstantKvs() if kvs is None else kvs
         self.commits_wait = commits_wait
         self.commits: deque[Request] = deque()  # not answered yet
@@ -199,7 +202,15 @@ class ManagerScript:
             if self.kvs.value(f"{key(jobid)}.R") is None:
                 taken = [each for each in self.kvs.stored() if each.endswith(".R")]
                 self.store_r(jobid, {0: [len(taken)]})
-        return self._follow(self.turns.turn(self.now, list(inputs)))
+        return self._follow(self.turns.turn(self.now, [*map(self._with_r, inputs)]))
+
+    def _with_r(self, each: Any) -> Any:
+        """A SUCCESS with the R that is stored, if the edition has R in it."""
+        if not _granted([each]) or self.edition.alloc_answer is not rfc27.ALLOC_ANSWER_WITH_R:
+            return each
+        text = self.kvs.value(f"{key(each.payload['id'])}.R")
+        r = json.loads(text) if text and text.startswith("{") else {}
+        return msgspec.structs.replace(each, payload={"R": r, **each.payload})
 
     def ask(self, topic: str, payload: Any = None, **how: Any) -> list[str]:
         """The owner's client asks."""
@@ -287,7 +298,9 @@ class ManagerScript:
         self.kvs.commit(["put", f"{key(jobid)}.R", text])
 
     def freed(self, jobid: int) -> list[str]:
-        """The scheduler answers sched.free."""
+        """The scheduler answers sched.free, if the edition has an answer."""
+        if self.edition.free_answer is None:
+            return []
         return self.put(Response(topics.SCHED_FREE, {"id": jobid}))
 
     def sched_error(self, topic: str, errnum: int = Errno.ENOSYS, text: str = "no") -> list[str]:

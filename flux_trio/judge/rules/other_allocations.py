@@ -11,6 +11,7 @@ from flux_trio.judge.checks.shapes import part
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import EVENT, job_id, logged, payload, sent
 from flux_trio.judge.engine.view import Live, Place, Seen, view
+from flux_trio.judge.views.acquiring import Change, change_of
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, resources_in
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -74,19 +75,29 @@ class Inventory(Live, frozen=True, gc=False):
     expiration: float = 0.0
 
 
-def _inventory_parts(record: Record, _seen: Seen) -> Iterable[tuple[Any, Inventory]]:
-    found = resources_in(payload(record).get("resources"))
-    if found is None:
-        return []
-    cores = tuple((rank, len(found.cores(rank))) for rank in found.ranks)
-    return [((), Inventory(cores, found.expiration))]
+def _inventory_parts(record: Record, _seen: Seen) -> Iterable[tuple[Any, Change]]:
+    change = change_of(payload(record))
+    is_new = change.resources is not None or change.expiration is not None
+    return [((), change)] if is_new else []
+
+
+def _fold_inventory(
+    had: Inventory | None, change: Change, _record: Record, _seen: Seen
+) -> Inventory | None:
+    found = resources_in(change.resources)
+    if found is not None:
+        cores = tuple((rank, len(found.cores(rank))) for rank in found.ranks)
+        had = Inventory(cores, found.expiration)
+    if had is None or change.expiration is None:
+        return had
+    return had.but(expiration=change.expiration)
 
 
 INVENTORY: Final = view(
     "inventory",
     sent("response", topics.RESOURCE_ACQUIRE),
     parts=_inventory_parts,
-    fold=lambda _old, part, _record, _seen: part,
+    fold=_fold_inventory,
 )
 
 
