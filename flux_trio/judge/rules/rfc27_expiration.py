@@ -26,7 +26,13 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Key, Live, Place, Seen, view
-from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, inventory_of, sched_job
+from flux_trio.judge.views.granting import (
+    FREED_JUST_NOW,
+    INVENTORY,
+    SCHED_JOBS,
+    inventory_of,
+    sched_job,
+)
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import LINK, TO_SCHEDULER, link_of
@@ -233,13 +239,15 @@ def _granted_wish(record: Record, seen: Seen) -> Wish | None:
     return wish if record.party == seen.facts.scheduler else None
 
 
-@RULES.judge("27.expiration.6", ANSWERED, views=[WISHES, SCHED_JOBS])
+@RULES.judge("27.expiration.6", ANSWERED, views=[WISHES, SCHED_JOBS, FREED_JUST_NOW])
 def a_job_without_resources_is_refused(record: Record, seen: Seen) -> Finding:
     wish = _granted_wish(record, seen)
     if wish is None:
         return None
     if errnum(record) or sched_job(seen, wish.jobid).held:
         return True
+    if (seen.at(FREED_JUST_NOW, wish.jobid) or 0) > wish.n:
+        return None  # the free has come after the request
     text = f"job {wish.jobid}: sched.expiration succeeds, and the job has no allocation"
     return Broken(text, (wish.n,))
 
