@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from flux_trio.judge import Clause, Expected, Judgement, Monitor, Verdict, Violation, load_clauses
+from flux_trio.judge.joining import Joining
 from flux_trio.judge.judgement import applicable, reasons
 from flux_trio.judge.known import Departure
 from flux_trio.judge.rules import CURRENT_RULES, ROUTED_RULES
-from flux_trio.judge.views.holding import GRANTS, IN_USE
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record, Shown
 from flux_trio.trace.module_trace import LiveModuleTrace
 from flux_trio.trace.told import Told
@@ -166,6 +166,7 @@ class LiveJudge:
         self._ntold = 0
         self._trace = LiveModuleTrace(self.began)
         self._monitor = Monitor(self._rules, self.clauses, is_routed=True, begins=False)
+        self._joining = Joining(self._monitor)
         met = frozenset({"scheduler"} if self._scheduler else ())
         self._assume(manager=topics.JOB_MANAGER, scheduler=self._scheduler, is_ready=True, met=met)
         config = Record(self.began, self.t, Kind.CONFIG.value, "broker", data=self._config)
@@ -191,9 +192,7 @@ class LiveJudge:
         self._scheduler = monitor.facts.scheduler
         monitor.violations.clear()
         monitor.unexplained.clear()
-        grant = _grant_of_before(record)
-        if grant is not None and monitor.at(GRANTS, grant[0]) is None:
-            monitor.learn(grant[1], (GRANTS, IN_USE))
+        self._joining.after(record)
         for each in found:
             if not self._is_known(each):
                 self._keep(each)
@@ -238,24 +237,3 @@ class LiveJudge:
 def _expected(departed: _Departed) -> Expected:
     violations = () if departed.first is None else (departed.first,) * departed.count
     return Expected(departed.of.clause, departed.of.why, violations)
-
-
-def _grant_of_before(record: Record) -> tuple[int, Record] | None:
-    """Return a job that holds resources, and its SUCCESS, as the backlog of a journal tells of it.
-
-    A response with several events is of the past.
-    """
-    message = record.message
-    if record.kind != Kind.SEND or not isinstance(message, Response):
-        return None
-    if message.topic != topics.JOB_JOURNAL or not isinstance(message.payload, dict):
-        return None
-    jobid, events, resources = map(message.payload.get, ("id", "events", "R"))
-    if type(jobid) is not int or not isinstance(events, list) or len(events) < 2:
-        return None
-    names = {each.get("name") for each in events if isinstance(each, dict)}
-    if resources is None or "alloc" not in names or "free" in names:
-        return None
-    success = Response(topics.SCHED_ALLOC, {"id": jobid, "type": 0, "R": resources})
-    n, t = record.n, record.t
-    return jobid, Record(n, t, Kind.SEND.value, topics.SCHED, topics.JOB_MANAGER, 0, success)

@@ -19,6 +19,7 @@ from flux_trio.judge.engine.monitor import Monitor, Note, Verdict
 from flux_trio.judge.engine.rule import INSTANCE, Rule
 from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.view import View
+from flux_trio.judge.joining import Joining
 from flux_trio.trace import Record, Shown, Source
 
 _LATE: Final = {
@@ -137,9 +138,11 @@ def judge_trace(
     used, left_out = applicable(rules, source.shown, clauses, classic=classic)
     is_routed = not source.shown.crossings
     monitor = Monitor(used, clauses, note, is_routed=is_routed, begins=source.begins)
+    joining = Joining(monitor)
     nrecords, t_end = 0, 0.0
     for record in source.records:
         monitor.observe(record)
+        joining.after(record)
         nrecords, t_end = nrecords + 1, record.t
     debts = monitor.debts()
     unexplained = [*monitor.unexplained, *(each for each in debts if each.is_unexplained)]

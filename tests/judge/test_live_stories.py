@@ -179,3 +179,24 @@ def test_what_flux_core_reloads_is_the_whole_configuration() -> None:
     text += told(0.3, "submit", 0.2, userid=0, urgency=16, flags=0) + told(0.3, "validate", 0.3)
     judgement = judged_text(text)
     assert "33.validation.1" not in {each.clause for each in judgement.violations}
+
+
+# --- what is asked when one joins
+
+
+JOINED: Final = "begun-late.monitor.trace.gz"
+
+
+def test_the_inventory_that_a_monitor_asks_for_is_what_the_scheduler_has() -> None:
+    """RFC 28: it had acquired it before the trace."""
+    verdicts = judged(JOINED).verdicts.items()
+    kept = [id_ for id_, verdict in verdicts if verdict is Verdict.KEPT and id_.startswith("28.")]
+    assert len(kept) >= 12
+
+
+def test_a_grant_on_a_node_that_was_down_then_is_named() -> None:
+    """28.offline.3: rank 3 was not up when the monitor joined."""
+    text = "".join(lines_of(JOINED))
+    assert '"online": "0-3"' in text
+    down = text.replace('"online": "0-3"', '"online": "0-2"', 1)
+    assert "28.offline.3" in {each.clause for each in judged_text(down).violations}

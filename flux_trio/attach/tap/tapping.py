@@ -118,6 +118,7 @@ class Tap:
     async def _handle(self, direction: Direction, frame: Frame, message: Message) -> None:
         if self._account is not None and direction == "rx" and _is_journals(message):
             self._account.own(message)
+            self._account.flush()
             return
         if direction == "rx" and isinstance(message, Request) and message.topic == self._release:
             await self._release_held(message)

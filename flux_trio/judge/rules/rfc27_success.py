@@ -47,8 +47,9 @@ def _shows_commits(party: str, seen: Seen) -> bool:
     A trace of modules does not show it of a scheduler that is no module. In one that begins late
     such a scheduler has the name of its service.
     """
-    is_traced = seen.facts.has_come(party) or seen.at(STORERS, party) is not None
-    return bool(seen.all(DURABLE)) and party != CLIENT and is_traced
+    is_named = party not in (CLIENT, topics.SCHED) or seen.facts.has_come(party)
+    is_traced = (is_named and party != CLIENT) or seen.at(STORERS, party) is not None
+    return bool(seen.all(DURABLE)) and is_traced
 
 
 @RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, DURABLE, STORERS])

@@ -368,8 +368,9 @@ class Observers:
 
     async def _begin(self, *words: str, to: str, is_pipe: bool = False) -> None:
         with (self._directory / to).open("wb") as file:
+            errors = file if to.endswith(".text") else None
             process = await trio.lowlevel.open_process(
-                " ".join(words), shell=True, stdout=file, stderr=file, start_new_session=True
+                " ".join(words), shell=True, stdout=file, stderr=errors, start_new_session=True
             )
         self._began.append((process, is_pipe))
         await trio.sleep(1.5)  # nothing tells that a trace has begun
