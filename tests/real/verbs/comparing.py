@@ -1,4 +1,4 @@
-"""Compares what Flux's own programs say to flux-core and to flux-trio, without what differs by chance."""
+"""Compares what Flux's programs say to flux-core and to flux-trio, without what differs by chance."""
 
 from __future__ import annotations
 
