@@ -21,6 +21,7 @@ from flux_trio.client.errors import (
 )
 from flux_trio.client.find import (
     BACKUP_FILE,
+    FLUX_URI_VARIABLE,
     INSIDE_VARIABLE,
     JOB_VARIABLE,
     LOCAL_SCHEME,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BACKUP_FILE",
+    "FLUX_URI_VARIABLE",
     "INSIDE_VARIABLE",
     "JOB_VARIABLE",
     "LOCAL_SCHEME",

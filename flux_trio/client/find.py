@@ -22,6 +22,7 @@ from flux_trio.process.private import opener, read_private
 
 URI_VARIABLE: Final = "FLUX_TRIO_URI"
 TOKEN_VARIABLE: Final = "FLUX_TRIO_TOKEN"
+FLUX_URI_VARIABLE: Final = "FLUX_URI"  # by which Flux's own programs find an instance
 STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
 INSIDE_VARIABLE: Final = "FLUX_TRIO_INSIDE"
 """In the command of an instance: the state directory, as the instance has set it."""

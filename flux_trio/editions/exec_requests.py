@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from flux_trio.editions import rfc24
 from flux_trio.editions.codec import codec
 from flux_trio.editions.common import CreditKey
+from flux_trio.formats import taskmap_blocks
 from flux_trio.formats.meanings import JobId, Time
+from flux_trio.messages import Errno, FluxError, Request
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -54,6 +58,54 @@ class ExecPlace(msgspec.Struct, frozen=True):
     vacant: bool
 
 
+class Service(msgspec.Struct, frozen=True):
+    """The broker.register and broker.unregister requests: a service name."""
+
+    service: str
+
+
+class ShellInit(msgspec.Struct, frozen=True, rename="kebab"):
+    """flux-core's `shell.init` in guest.exec.eventlog; `size` is the number of nodes.
+
+    `service` takes standard input at `leader_rank`.
+    """
+
+    service: str
+    leader_rank: int
+    size: int
+
+
+class ShellExit(msgspec.Struct, frozen=True):
+    """flux-core's `shell-exit`: the wait(2) status of the shell of a rank."""
+
+    rank: int
+    wait_status: int
+
+
+def taskmap(nodes: Sequence[int]) -> dict[str, Any]:
+    """The context of flux-core's `shell.start` (RFC 34); `nodes` has the node of each task."""
+    return {"taskmap": {"version": 1, "map": taskmap_blocks(nodes)}}
+
+
+def stdin(service: str) -> dict[str, Any]:
+    """The value of a jobspec's option: standard input is what commands send, or else a file."""
+    return {"type": service}
+
+
+def input_in(jobid: JobId, message: Request) -> Input:
+    """Standard input that one of Flux's own programs sends to a job's shell (RFC 24).
+
+    Raises FluxError(EPROTO).
+    """
+    if not isinstance(message.payload, dict):
+        raise FluxError(Errno.EPROTO, f"{message.topic}: payload: expected an object")
+    try:
+        data, eof = rfc24.input_in(message.payload)
+    except ValueError as error:
+        raise FluxError(Errno.EPROTO, f"{message.topic}: {error}") from None
+    return Input(jobid, data, eof)
+
+
 class Stats(msgspec.Struct, frozen=True):
     """What <service>.stats-get counts beside requests: jobs by phase."""
 
@@ -65,3 +117,4 @@ INPUT_TAKEN: Final = codec(InputTaken)
 ATTACH: Final = codec(Attach)
 EXPIRATION: Final = codec(Expiration)
 PLACE: Final = codec(ExecPlace)
+SERVICE: Final = codec(Service)

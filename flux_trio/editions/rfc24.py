@@ -6,10 +6,18 @@ tells a person something about the output, and has no data.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+from flux_trio.messages import Response
+
+HEADER: Final = "header"
+DATA: Final = "data"
+STREAMS: Final = ("stdout", "stderr")
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -37,6 +45,40 @@ class Message(msgspec.Struct, frozen=True):
 
     level: int
     message: str
+
+
+def header(ntasks: int) -> Header:
+    """The header of an output of so many tasks."""
+    return Header(1, dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, ntasks))
+
+
+def bytes_of(context: Mapping[str, Any]) -> bytes:
+    """The data of a data event. Raises ValueError for what is no data."""
+    data = context.get("data", "")
+    if not isinstance(data, str):
+        raise ValueError(f"data: expected text, got {type(data).__name__}")
+    if context.get("encoding") != "base64":
+        return data.encode()
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"data: expected base64: {error}") from None
+
+
+def input_in(context: Mapping[str, Any]) -> tuple[bytes, bool]:
+    """Data and end of file of standard input for all tasks. Raises ValueError for other input."""
+    if context.get("stream", "stdin") != "stdin" or context.get("rank", "all") != "all":
+        raise ValueError(
+            "expected stream stdin of rank all, got "
+            f"{context.get('stream')!r:.80} of rank {context.get('rank')!r:.80}"
+        )
+    return bytes_of(context), context.get("eof") is True
+
+
+def piece_in(message: Response) -> dict[str, Any] | None:
+    """The context of a data event in a response with output; None if there is none."""
+    payload = message.payload
+    return payload if isinstance(payload, dict) and has_data(payload) else None
 
 
 def has_data(context: Mapping[str, Any]) -> bool:

@@ -39,6 +39,7 @@ async def run(
     id_form: FluidForm = "f58",
     service: str = topics.JOB_EXEC,
     edition: Edition = CLASSIC,
+    keeps_guests: bool = False,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `service` until cancelled.
@@ -63,6 +64,7 @@ async def run(
         has_shell=directory is not None,
         service=service,
         edition=edition,
+        keeps_guests=keeps_guests,
     ).turns
     async with trio.open_nursery() as nursery:
         if directory is None:

@@ -20,7 +20,13 @@ import msgspec
 import trio
 
 from flux_trio.broker import READY, ModuleMain, RemoteHandle, ServiceExit, open_remote
-from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.client import (
+    FLUX_URI_VARIABLE,
+    NATIVE_FILE,
+    STATEDIR_VARIABLE,
+    TOKEN_VARIABLE,
+    URI_VARIABLE,
+)
 from flux_trio.clock import Clock
 from flux_trio.config import Config
 from flux_trio.messages import FluxError
@@ -29,7 +35,7 @@ from flux_trio.process.groups import leaves
 from flux_trio.services import exec as exec_service
 from flux_trio.services import sched
 from flux_trio.shell.protocol import SHELL_DIRECTORY
-from flux_trio.transports import TransportError, connect_websocket
+from flux_trio.transports import TransportError, connect_websocket, native_uri
 
 CONFIG_VARIABLE: Final = "FLUX_TRIO_MODULE_CONFIG"
 PROCESS_MODULES: Final = ("sched", "sched-fifo", "job-exec")  # modules that can run here
@@ -43,10 +49,20 @@ def execution(config: Config, statedir: Path | None) -> ModuleMain:
         directory=None if statedir is None else statedir / SHELL_DIRECTORY,
         config=config.exec,
         edition=config.edition_value,
+        keeps_guests=config.has_native_door,
         id_form=id_form(),
-        # commands in a job need it to find the instance
-        environment={} if statedir is None else {STATEDIR_VARIABLE: str(statedir)},
+        environment=_of_tasks(config, statedir),
     )
+
+
+def _of_tasks(config: Config, statedir: Path | None) -> dict[str, str]:
+    """Return the variables by which commands in a job, Flux's own too, find the instance."""
+    if statedir is None:
+        return {}
+    found = {STATEDIR_VARIABLE: str(statedir)}
+    if config.has_native_door:
+        found[FLUX_URI_VARIABLE] = native_uri(statedir / NATIVE_FILE)
+    return found
 
 
 def main_of(name: str, config: Config, statedir: Path | None) -> ModuleMain:

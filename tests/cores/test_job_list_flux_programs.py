@@ -198,13 +198,13 @@ def test_a_sentinel_follows_what_is_there_already(listed: ListedJobs) -> None:
     assert (errnum, later["event"]) == (0, format_event(ending()[0]))
 
 
-def test_an_eventlog_that_is_not_there_is_waited_for_if_flags_say_so(listed: ListedJobs) -> None:
+def test_eventlogs_of_a_job_that_runs_are_waited_for(listed: ListedJobs) -> None:
+    """As flux-core waits for the guest namespace, though `flags` do not say so."""
     path = "guest.exec.eventlog"
-    missing = (Errno.ENOENT, f"{path}: key not found")
-    assert listed.ask(WATCH, {"id": 2, "path": path, "flags": 0}, streaming=True, tag=5) == [
-        missing
-    ]
-    assert listed.ask(WATCH, {"id": 2, "path": path, "flags": 1}, streaming=True, tag=6) == []
+    assert listed.ask(WATCH, {"id": 2, "path": path, "flags": 0}, streaming=True, tag=5) == []
+    listed.commit(["append", job_key(2, path), format_event(ending()[0])])
+    ((errnum, told),) = listed.take_sent()
+    assert (errnum, told["event"]) == (0, format_event(ending()[0]))
 
 
 def test_a_cancel_that_wants_no_answer_ends_the_stream_regularly(listed: ListedJobs) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.attach.exec.inputs import Inputs
-from flux_trio.attach.exec.jobspecs import left_out_of, with_input
+from flux_trio.attach.exec.jobspecs import left_out_of
 from flux_trio.attach.exec.journal import Journal
 from flux_trio.attach.exec.leftovers import Leftovers
 from flux_trio.attach.exec.lookups import Lookups
@@ -37,6 +37,7 @@ from flux_trio.attach.exec.mail import (
 from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.attach.mail import Forwarded, OneValueRead, Passed, Sent
 from flux_trio.cores.exec.calls import StoredKey
+from flux_trio.cores.exec.guest import with_input
 from flux_trio.editions import CURRENT, rfc21, rfc32
 from flux_trio.editions import kvs as our_kvs
 from flux_trio.formats import FluidForm, job_directory_of, parse_fluid

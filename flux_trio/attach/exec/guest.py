@@ -10,8 +10,6 @@ Left out: `shell.task-exit`, and RFC 24's redirect events.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -98,7 +96,7 @@ class Contents(msgspec.Struct):
         """
         if not rfc24.has_data(piece):
             return  # a note to people about the output
-        data = _bytes_of(piece)
+        data = rfc24.bytes_of(piece)
         name = f"{piece['rank']}.{piece['stream']}"
         begin = self.seen.get(name, 0)
         self.seen[name] = begin + len(data)
@@ -149,29 +147,3 @@ class Contents(msgspec.Struct):
         """Return the timestamp of the next event; the clock may have been set back."""
         self.stamped = max(self.stamped, now)
         return self.stamped
-
-
-def _bytes_of(piece: dict[str, Any]) -> bytes:
-    """Return the data of an RFC 24 object. Raises ValueError."""
-    data = piece.get("data", "")
-    if not isinstance(data, str):
-        raise ValueError(f"data: expected text, got {type(data).__name__}")
-    if piece.get("encoding") != "base64":
-        return data.encode()
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"data: expected base64: {error}") from None
-
-
-def input_in(message: dict[str, Any]) -> tuple[bytes, bool]:
-    """Return data and end of file of a request for standard input. Raises ValueError.
-
-    The data is for all tasks: our shell host has no input of single tasks.
-    """
-    if message.get("stream", "stdin") != "stdin" or message.get("rank", "all") != "all":
-        raise ValueError(
-            "expected stream stdin of rank all, got "
-            f"{message.get('stream')!r:.80} of rank {message.get('rank')!r:.80}"
-        )
-    return _bytes_of(message), message.get("eof") is True

@@ -13,10 +13,10 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from flux_trio.attach.exec.guest import input_in
 from flux_trio.attach.exec.mail import ExecMail, InputOf, Object
 from flux_trio.attach.exec.room import Input, Room
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
+from flux_trio.editions.rfc24 import input_in
 from flux_trio.messages import Errno, Request, Response, respond, respond_error
 
 WAITING_BYTES_MAX: Final = 16 << 20  # of one job

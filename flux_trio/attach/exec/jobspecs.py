@@ -13,28 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import FormatError, apply_update, parse_jobspec, value_at
+from flux_trio.formats import FormatError, apply_update, parse_jobspec
 from flux_trio.formats.signed_jobspec import content
 
 ENVIRONMENT: Final = "attributes.system.environment"
-STDIN: Final = "attributes.system.shell.options.input.stdin"
 REMOVED: Final = "FLUX_PROXY_REMOTE"
 """A variable that says how the user has reached the instance: jobs reach it by FLUX_URI."""
 
 _WHO: Final = "flux-trio attach exec"
-
-
-def with_input(jobspec: dict[str, Any]) -> dict[str, Any]:
-    """Return the jobspec with flux-core's default: tasks read what commands send.
-
-    A jobspec that has no room for it is returned as it is; the service says what is wrong with it.
-    """
-    try:
-        if value_at(jobspec, STDIN) is None:
-            return apply_update(jobspec, STDIN, {"type": "service"})
-    except FormatError:
-        pass
-    return jobspec
 
 
 def left_out_of(jobspec: dict[str, Any]) -> str:

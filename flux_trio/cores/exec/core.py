@@ -46,6 +46,7 @@ from flux_trio.cores.exec.calls import (
     TimerKind,
 )
 from flux_trio.cores.exec.ending import Ends
+from flux_trio.cores.exec.guest import SHELL_SERVICE, Guests, job_of_shell
 from flux_trio.cores.exec.inputs import Inputs
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.journal import Journal
@@ -87,8 +88,10 @@ from flux_trio.messages import (
     Request,
     Response,
     respond,
+    respond_error,
     tells_return_of,
     topics,
+    unknown_method,
 )
 from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import (
@@ -109,7 +112,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
 
     `environment` is added to the environment of every task, with the values that it has when the
     task starts; the job id in it has the form `id_form`. Without `has_shell` there is no shell
-    host, and jobs that are not simulated fail.
+    host, and jobs that are not simulated fail. With `keeps_guests` Flux's own programs can follow a
+    job that runs, and send it standard input.
     """
 
     def __init__(
@@ -121,17 +125,20 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         has_shell: bool = False,
         service: str = topics.JOB_EXEC,
         edition: Edition = CLASSIC,
+        keeps_guests: bool = False,
     ) -> None:
         self._edition = edition
         self._outbox = outbox = ExecOutbox()
         self._jobs = jobs = Jobs()
         self._starts = starts = Starts(outbox, edition)
-        self._storing = Storing(outbox, jobs, starts)
+        self._guests = Guests(outbox, is_kept=keeps_guests)
+        self._storing = Storing(outbox, jobs, starts, self._guests)
         self._real = real = RealJobs(
             outbox,
             jobs,
             starts,
             self._storing,
+            self._guests,
             {} if environment is None else environment,
             id_form,
             parse_duration(config.kill_timeout),
@@ -148,7 +155,9 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         )
         self._attachments = Attachments(outbox, jobs)
         self._inputs = Inputs(outbox, jobs)
-        self._ends = Ends(outbox, jobs, starts, self._attachments, has_shell=has_shell)
+        self._ends = Ends(
+            outbox, jobs, starts, self._attachments, self._guests, has_shell=has_shell
+        )
         names = [JobEvent.RESOURCE_UPDATE, *([JobEvent.RELEASE] if has_shell else [])]
         self._journal = Journal(outbox, jobs, self._manager, self._runs, self._ends, names)
         self._preparing = Preparing(
@@ -230,6 +239,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._outbox.now = now
         for item in inputs:
             match item:
+                case Request() if SHELL_SERVICE in item.topic:
+                    self._stdin(item)
                 case Request():
                     self._outbox.send(self._methods.call(item))
                 case Response():
@@ -368,6 +379,18 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
 
     def _input(self, request: Request) -> None:
         self._inputs.write(request, self._real.is_connected)
+
+    def _stdin(self, request: Request) -> None:
+        """Take standard input of a job, as Flux's own programs send it to its shell."""
+        try:
+            jobid = job_of_shell(request.topic)
+            if jobid is None or self._jobs.get(jobid) is None:
+                service, _, method = request.topic.partition(".")
+                raise unknown_method(service, method)
+            payload = exec_requests.input_in(jobid, request)
+            self._inputs.write_in_turn(request, payload, self._real.is_connected)
+        except FluxError as error:
+            self._outbox.send(respond_error(request, error.errnum, error.text))
 
     def _kill(self, request: Request) -> None:
         payload = job_requests.KILL.read(request)

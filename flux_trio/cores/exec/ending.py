@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from flux_trio.cores.exec.attach import Attachments
 from flux_trio.cores.exec.calls import EndRead, ExecOutbox, StoredKey
+from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.vocabulary import ToShell
@@ -38,6 +39,7 @@ class Ends(Part):
         jobs: Jobs,
         starts: Starts,
         attachments: Attachments,
+        guests: Guests,
         *,
         has_shell: bool,
     ) -> None:
@@ -45,6 +47,7 @@ class Ends(Part):
         self._jobs = jobs
         self._starts = starts
         self._attachments = attachments
+        self._guests = guests
         self._has_shell = has_shell
         # Jobs that are forgotten here, and that the shell host keeps until their release is durable
         self._unconfirmed = set()
@@ -74,6 +77,7 @@ class Ends(Part):
         if not self._attachments.follows(jobid):
             del self._jobs.by_id[jobid]
             self._starts.forget(jobid)
+            self._guests.forget(job)
             if job.simulation is None and self._has_shell:
                 self._forgotten(job)
 

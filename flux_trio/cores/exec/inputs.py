@@ -6,9 +6,14 @@ so a command waits for the tasks that read, and no data piles up here.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from flux_trio.cores.exec.calls import ExecOutbox
+from flux_trio.cores.exec.guest import job_of_shell
 from flux_trio.cores.exec.job import Jobs, Phase
 from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.state import Part
@@ -19,24 +24,62 @@ from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
 from flux_trio.shell.protocol import Fed, Feed
 
 INPUT_BYTES_MAX: Final = 1 << 16  # of one request
+WAITING_MAX: Final = 64  # writes of Flux's own programs that wait for one job's; beyond it EAGAIN
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    """A part of a write of one of Flux's own programs; the last one gets the answer."""
+
+    request: Request
+    data: exec_requests.Input
+    is_last: bool
 
 
 class Inputs(Part):
     """The writes that are under way."""
 
     _writes: dict[JobId, Request | None]
+    _waiting: dict[JobId, deque[_Piece]]
 
     def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
         self._outbox = outbox
         self._jobs = jobs
         self._writes = {}  # by job; None if the sender has gone
+        self._waiting = {}  # by job: those after it, of Flux's own programs
 
     def write(self, request: Request, is_connected: bool) -> None:
         """Send the data to the tasks; the answer says whether they take more. Raises FluxError.
 
         `is_connected` says whether the shell host can be reached.
         """
-        payload = exec_requests.INPUT.read(request)
+        self._write(request, exec_requests.INPUT.read(request), is_connected)
+
+    def write_in_turn(
+        self, request: Request, payload: exec_requests.Input, is_connected: bool
+    ) -> None:
+        """Send data of one of Flux's own programs, which do not wait for the answer before.
+
+        The answer is empty. Raises FluxError; ENOSYS if the job takes no input, or none any more,
+        since there is no shell then.
+        """
+        job = self._jobs.asked_about(request, payload.id)
+        if job.phase is not Phase.RUNNING or job.start is None or not job.start.input:
+            raise FluxError(Errno.ENOSYS, f"job {format_fluid(job.id, 'f58')} takes no input")
+        name = format_fluid(payload.id, "f58")
+        waiting = self._waiting.setdefault(payload.id, deque())
+        if sum(piece.is_last for piece in waiting) >= WAITING_MAX:
+            raise FluxError(Errno.EAGAIN, f"job {name}: {WAITING_MAX} writes of input wait")
+        if not is_connected:
+            raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
+        *starts, last = range(0, max(1, len(payload.data)), INPUT_BYTES_MAX)
+        for at in starts:
+            part = exec_requests.Input(payload.id, payload.data[at : at + INPUT_BYTES_MAX])
+            waiting.append(_Piece(request, part, is_last=False))
+        part = exec_requests.Input(payload.id, payload.data[last:], payload.eof)
+        waiting.append(_Piece(request, part, is_last=True))
+        self._write_next(payload.id)
+
+    def _write(self, request: Request, payload: exec_requests.Input, is_connected: bool) -> None:
         name = format_fluid(payload.id, "f58")
         job = self._jobs.asked_about(request, payload.id)
         if job.phase is not Phase.RUNNING:
@@ -56,23 +99,55 @@ class Inputs(Part):
     def fed(self, notice: Fed) -> None:
         """Answer the write of a job: its tasks have taken the data, or refused it."""
         request = self._writes.pop(notice.id, None)
+        self._write_next(notice.id)
         if request is not None and notice.refusal:
             self._outbox.send(respond_error(request, Errno.EIO, notice.refusal))
+        elif request is not None and job_of_shell(request.topic) is not None:
+            self._outbox.send(respond(request))
         elif request is not None:
             taken = exec_requests.INPUT_TAKEN.write(exec_requests.InputTaken(notice.open))
             self._outbox.send(respond(request, taken))
+
+    def _write_next(self, jobid: int) -> None:
+        waiting = self._waiting.get(jobid)
+        while waiting and jobid not in self._writes:
+            piece = waiting.popleft()
+            try:
+                self._write(piece.request, piece.data, is_connected=True)
+            except FluxError as error:
+                # the job has ended meanwhile: there is no shell any more
+                self._outbox.send(respond_error(piece.request, Errno.ENOSYS, error.text))
+                self._drop(waiting, piece.request)
+            else:
+                if not piece.is_last:
+                    self._writes[jobid] = None
+        if not waiting:
+            self._waiting.pop(jobid, None)
+
+    def _drop(self, waiting: deque[_Piece], request: Request) -> None:
+        _keep(waiting, lambda piece: piece.request is not request)
 
     def disconnect(self, sender: str) -> None:
         """Let the writes of a peer that is gone end without an answer."""
         for jobid, request in self._writes.items():
             if request is not None and request.sender == sender:
                 self._writes[jobid] = None
+        for waiting in self._waiting.values():
+            _keep(waiting, lambda piece: piece.request.sender != sender)
 
     def disconnected(self, reason: str) -> None:
         """Refuse the writes under way: the shell host cannot tell any more what the tasks took."""
         writes, self._writes = self._writes, {}
-        for request in writes.values():
+        waiting, self._waiting = self._waiting, {}
+        late = [each.request for pieces in waiting.values() for each in pieces if each.is_last]
+        for request in [*writes.values(), *late]:
             if request is not None:
                 self._outbox.send(
                     respond_error(request, Errno.EIO, f"lost the shell host: {reason}")
                 )
+
+
+def _keep(waiting: deque[_Piece], is_kept: Callable[[_Piece], bool]) -> None:
+    kept = [piece for piece in waiting if is_kept(piece)]
+    waiting.clear()
+    waiting.extend(kept)

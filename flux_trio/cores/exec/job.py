@@ -75,7 +75,11 @@ class Job(msgspec.Struct, eq=False):
     output_limit: int = 0  # bytes of output that are kept
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING
-    exec_log: list[Event] = []  # events of guest.exec.eventlog
+    nodes: list[int] = []  # of each task: the index of its rank in R
+    exec_log: list[Event] = []  # events of guest.exec.eventlog that are not written yet
+    stamped: float = 0.0  # timestamp of the last of its events
+    is_logged: bool = False  # some of its events were written by this service
+    has_shell_service: bool = False  # a name is registered, by which Flux's programs send input
     is_stored: bool = True  # False if the kvs refused something: the shell host keeps the job
 
     @property
@@ -116,9 +120,8 @@ class Job(msgspec.Struct, eq=False):
 
     def note(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:
         """Add an event to guest.exec.eventlog; the clock may have been set back meanwhile."""
-        if self.exec_log:
-            now = max(now, self.exec_log[-1].timestamp)
-        self.exec_log.append(Event(now, name, context))
+        self.stamped = max(now, self.stamped)
+        self.exec_log.append(Event(self.stamped, name, context))
 
 
 class Jobs(Part):

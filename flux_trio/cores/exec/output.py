@@ -50,8 +50,7 @@ def limit_of(jobspec: Jobspec, default: int) -> int:
 
 def log_begins(now: float, ntasks: int) -> Event:
     """Return the first event of the log of a job's output."""
-    header = rfc24.Header(1, dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, ntasks))
-    return Event(now, "header", rfc24.write(header))
+    return Event(now, rfc24.HEADER, rfc24.write(rfc24.header(ntasks)))
 
 
 def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:

@@ -16,6 +16,7 @@ import msgspec
 
 from flux_trio.cores.exec.calls import RETRY, ExecOutbox, TimerKey, TimerKind
 from flux_trio.cores.exec.exits import exit_note, exit_rules_of, warning_of
+from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import limit_of
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
@@ -121,6 +122,7 @@ class RealJobs(Part):
         jobs: Jobs,
         starts: Starts,
         storing: Storing,
+        guests: Guests,
         environment: Mapping[str, str],
         id_form: FluidForm,
         kill_grace_s: float,
@@ -130,6 +132,7 @@ class RealJobs(Part):
         self._jobs = jobs
         self._starts = starts
         self._storing = storing
+        self._guests = guests
         self._environment = environment
         self._id_form: FluidForm = id_form
         self._kill_grace_s = kill_grace_s
@@ -158,12 +161,15 @@ class RealJobs(Part):
 
     def _lay_out(self, job: Job) -> None:
         assert job.resources is not None
+        self._guests.prepare(job)
         jobspec = parse_jobspec(msgspec.json.encode(job.jobspec))
         job.warning = warning_of(jobspec)
         job.exit_rules = exit_rules_of(jobspec)
         job.output_limit = limit_of(jobspec, self._output_limit)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
+        nodes = {rank: node for node, rank in enumerate(job.resources.ranks)}
+        job.nodes = [nodes[each.rank] for each in placements]
         job.start = start_request(
             job.id, jobspec, job.resources, placements, self._environment, self._id_form
         )
@@ -228,7 +234,7 @@ class RealJobs(Part):
             return
         if job.phase is Phase.LAUNCHING:
             job.started_at = self._outbox.now
-            job.note(self._outbox.now, "shell.start")
+            self._guests.started(job)
             self._starts.start(job)
             self.arm(job)
             if notice.failure is not None:

@@ -31,6 +31,7 @@ from flux_trio.cores.job_list.exchange import (
     KeyRead,
     LogChanged,
     LogRead,
+    OutputAttached,
     RecordRead,
     SliceRead,
     StrayLog,
@@ -229,6 +230,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
                 self._info.found(call, response)
             case LogChanged(stream):
                 self._watches.changed(stream, response)
+            case OutputAttached(stream):
+                self._watches.attached(stream, response)
             case LogRead() as awaited:
                 self._watches.read(awaited, response)
             case JobCounted() as awaited:

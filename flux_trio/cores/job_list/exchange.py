@@ -89,6 +89,12 @@ class LogChanged(msgspec.Struct, frozen=True):
     stream: StreamKey
 
 
+class OutputAttached(msgspec.Struct, frozen=True):
+    """Answers the job-exec.attach for a stream of the output of a job that runs."""
+
+    stream: StreamKey
+
+
 class LogRead(msgspec.Struct, frozen=True):
     """Answers the read of the key where a stream of an eventlog is."""
 
@@ -110,6 +116,7 @@ JobListCall: TypeAlias = (
     | RecordRead
     | KeyRead
     | LogChanged
+    | OutputAttached
     | LogRead
     | JobCounted
 )

@@ -9,18 +9,24 @@ one eventlog.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from flux_trio.cores.job_list.exchange import Exchange, JobCounted, LogChanged, LogRead
+from flux_trio.cores.job_list.exchange import (
+    Exchange,
+    JobCounted,
+    LogChanged,
+    LogRead,
+    OutputAttached,
+)
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.kvs_calls import cancel_watch, change_in, look_up, value_in, watch_key
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import OUTPUT, check_not_purged, count_keys, output_key
 from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
-from flux_trio.editions import job_list
-from flux_trio.editions.common import canceled
-from flux_trio.formats import job_key
+from flux_trio.editions import exec_requests, job_list, rfc24
+from flux_trio.editions.common import CANCEL, Cancel, canceled
+from flux_trio.formats import EVENTLOG, Event, format_event, job_key
 from flux_trio.formats.meanings import EventlogText, Matchtag
 from flux_trio.messages import (
     Errno,
@@ -32,6 +38,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     respond_stream,
+    topics,
 )
 from flux_trio.protocols import JobState
 
@@ -57,6 +64,8 @@ class _Watch(JobStream):
     behind: bool = False  # the kvs has more than `held`
     flags: int | None = None  # of a request of Flux's own programs
     is_checked: bool = True  # it is known whether the eventlog is there, or may come
+    attached: Matchtag = 0  # of the job-exec.attach, 0 without one
+    has_begun: bool = False  # a piece of output that runs was sent
     owes_sentinel: bool = False  # an empty object follows what is there already
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
 
@@ -65,6 +74,12 @@ class _Watch(JobStream):
         """The kvs key that is being read."""
         name = output_key(self.piece) if self.path == OUTPUT else self.path
         return job_key(self.jobid, name)
+
+    @property
+    def waits_for_log(self) -> bool:
+        """Return whether a missing eventlog is waited for, as flux-core does for those of tasks."""
+        flags = self.flags
+        return flags is None or bool(flags & job_list.WATCH_WAITCREATE) or self.path != EVENTLOG
 
     def pop_lines(self) -> list[str]:
         """Remove and return the next whole lines, as many as there is credit for."""
@@ -122,7 +137,9 @@ class Watches(Part):
         if record.state == JobState.INACTIVE or not watch.follow:
             watch.is_last = True
             self._read(watch)
-        elif watch.flags is None or watch.flags & job_list.WATCH_WAITCREATE:
+        elif watch.flags is not None and watch.path == OUTPUT:
+            self._attach(watch)
+        elif watch.waits_for_log:
             self._follow(watch)
         else:  # flux-core says at once that there is no such eventlog
             watch.is_checked = False
@@ -131,6 +148,41 @@ class Watches(Part):
     def _follow(self, watch: _Watch) -> None:
         awaited = LogChanged(watch.stream)
         watch.matchtag = self._exchange.ask(*watch_key(watch.log_key), awaited, int(Flag.STREAMING))
+
+    def _attach(self, watch: _Watch) -> None:
+        """Follow the output of a job that runs: it is in the kvs only after the end."""
+        payload = exec_requests.ATTACH.write(exec_requests.Attach(watch.jobid))
+        watch.attached = self._exchange.ask(
+            topics.EXEC_ATTACH, payload, OutputAttached(watch.stream), int(Flag.STREAMING)
+        )
+
+    def attached(self, key: StreamKey, response: Response) -> None:
+        """Send a piece of the output of a job that runs, or the end.
+
+        A piece becomes a line of the eventlog as it will be stored. Without a service that knows
+        the output, the stream waits for the end of the job.
+        """
+        watch = self._watches.get(key)
+        assert watch is not None, "a stream has ended without its job-exec.attach"
+        if response.errnum == Errno.ENODATA:
+            watch.attached = 0
+            self._end(watch, end_of_stream(watch.request))
+        elif response.errnum:
+            watch.attached = 0
+            if watch.has_begun:
+                self._end(watch, respond_error(watch.request, response.errnum, response.error_text))
+            elif watch.is_last:
+                self._read(watch)
+        elif (piece := rfc24.piece_in(response)) is not None:
+            if not watch.has_begun:
+                watch.has_begun = True
+                self._send_event(watch, rfc24.HEADER, rfc24.write(rfc24.header(ntasks=1)))
+            self._send_event(watch, rfc24.DATA, piece)
+
+    def _send_event(self, watch: _Watch, name: str, context: dict[str, Any]) -> None:
+        line = format_event(Event(self._exchange.now, name, context))
+        payload = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
+        self._exchange.send(respond_stream(watch.request, payload))
 
     def grant(self, request: Request) -> None:
         """job-info.eventlog-watch-credit: the reader of a stream is ready for more."""
@@ -156,7 +208,8 @@ class Watches(Part):
             if not watch.is_last:
                 self._stop(watch)
                 watch.is_last = True
-                self._read(watch)
+                if not watch.attached:
+                    self._read(watch)
 
     @property
     def count(self) -> int:
@@ -254,6 +307,12 @@ class Watches(Part):
     def _end(self, watch: _Watch, last: Response | None) -> None:
         self._stop(watch)
         self._exchange.calls.close(watch.asked)
+        if watch.attached:
+            self._exchange.calls.close(watch.attached)
+            cancel = CANCEL.write(Cancel(watch.attached))
+            self._exchange.send(
+                Request(topics.EXEC_ATTACH_CANCEL, cancel, flags=int(Flag.NORESPONSE))
+            )
         self._watches.remove(watch)
         self._of_user.count_closed(watch.request.userid)
         self._exchange.send(last)
