@@ -296,4 +296,5 @@ def _is_over(record: Record, seen: Seen, field: str) -> Finding:
     name = "free event" if record.kind == EVENT else "request"
     text = f"expected no {name} before {field[:-1]} {description} has finished"
     text += "" if log.started else "; the job was never started"
+    text += "" if log.started or not log.prolog_failed else ", since its prolog failed"
     return Broken(f"job {job_id(record)}: {text}", (n,))

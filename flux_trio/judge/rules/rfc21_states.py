@@ -150,9 +150,11 @@ def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen
     if name == "free" and logging.has_started and not logging.has_released:
         if not seen.facts.has_begun("exec"):
             return None  # nobody knows who has started the job, and whether that is there
-        started = _log(record, seen).started
+        log = _log(record, seen)
+        started = log.started
         is_gone = execution.link_of(seen).disconnected > started
         text = "expected a final release event first" + _SERVICE_GONE * is_gone
+        text += ", and the job had a fatal exception" * bool(is_gone and log.fatal)
         return broken_event(record, text, started, is_missing=True)
     return True
 

@@ -22,6 +22,7 @@ from flux_trio.judge.rules.rfc27_success import was_granted
 from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.jobs import LIFE
+from flux_trio.judge.views.leaving import SHUTTING_DOWN, when_leaving
 from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,
@@ -83,7 +84,7 @@ def one_free_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Fi
     return topic == FREE
 
 
-def has_no_errnum(answering: Answering, record: Record, _seen: Seen) -> Finding:
+def has_no_errnum(answering: Answering, record: Record, seen: Seen) -> Finding:
     """The scheduler itself does not answer with an error."""
     if not answering.is_of_scheduler:
         return None
@@ -91,11 +92,12 @@ def has_no_errnum(answering: Answering, record: Record, _seen: Seen) -> Finding:
         return True
     response = response_of(record)
     text = f"{response.topic}: errnum: expected 0, got {response.errnum} {response.error_text!r}"
+    text += when_leaving(record, seen)
     return Broken(f"{text}; a request that cannot be met is answered with the job's id")
 
 
-RULES.by(ANSWERING, "27.impl.10", sent("response", ALLOC))(has_no_errnum)
-RULES.by(ANSWERING, "27.impl.11", sent("response", FREE))(has_no_errnum)
+RULES.by(ANSWERING, "27.impl.10", sent("response", ALLOC), views=[SHUTTING_DOWN])(has_no_errnum)
+RULES.by(ANSWERING, "27.impl.11", sent("response", FREE), views=[SHUTTING_DOWN])(has_no_errnum)
 
 
 def _is_fatality_of_a_job(

@@ -38,6 +38,7 @@ from flux_trio.judge.views.execution import (
 )
 from flux_trio.judge.views.expected_events import EXPECTED
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
+from flux_trio.judge.views.leaving import SHUTTING_DOWN, when_leaving
 from flux_trio.judge.views.traits import says
 from flux_trio.trace import Record
 
@@ -104,13 +105,14 @@ def start_says_nothing_more(subject: tuple[str, dict[str, Any]]) -> Finding:
     return Broken(f"{what}: expected an empty object, got {data!r:.80}") if data else True
 
 
-@RULES.by(SAYING, "32.impl.5", SAID)
-def problems_are_no_errors(saying: Saying, record: Record, _seen: Seen) -> Finding:
+@RULES.by(SAYING, "32.impl.5", SAID, views=[SHUTTING_DOWN])
+def problems_are_no_errors(saying: Saying, record: Record, seen: Seen) -> Finding:
     if not saying.is_services:
         return None  # the broker speaks for one that is gone
     if not saying.is_error:
         return True
-    return Broken(f"{record.party}: start response: expected errnum 0, got {errnum(record)}")
+    text = f"{record.party}: start response: expected errnum 0, got {errnum(record)}"
+    return Broken(text + when_leaving(record, seen))
 
 
 # --- releases
@@ -125,7 +127,10 @@ def releases_what_the_job_has(record: Record, seen: Seen) -> Finding:
         ranks, resources = data.get("ranks"), seen.at(RESOURCES, job_id(record))
         released = ranks_of(record)
         if not IDSET.fits(ranks) or not released:
-            return Broken(f"{what}: ranks: expected {IDSET.words}, got {ranks!r:.80}")
+            start = start_of(seen, record)
+            is_whole = data.get("final") is True and start is not None and not start.released
+            part = "" if is_whole else " for a part"
+            return Broken(f"{what}: ranks: expected {IDSET.words}, got {ranks!r:.80}{part}")
         if resources is None:
             return True
         start = start_of(seen, record)
@@ -206,9 +211,14 @@ def the_final_release_is_the_last_response(saying: Saying, record: Record, seen:
         if saying.kind != "finish" or "finish" not in saying.said:
             return saying.kind == "final"
         n = _start(record, seen).place("finish")
-        return Broken(f"{_named(record)}: expected only the release after finish", (n,))
-    text = f"{_named(record)}: expected nothing after its final release"
+        text = f"{_named(record)}: expected only the release after finish"
+        return Broken(text + _after_exception(saying), (n,))
+    text = f"{_named(record)}: expected nothing after its final release{_after_exception(saying)}"
     return Broken(text, (_start(record, seen).place("final"),))
+
+
+def _after_exception(saying: Saying) -> str:
+    return ", and an exception came before" if "fatal" in saying.said else ""
 
 
 def _left_out(saying: Saying, *names: str) -> tuple[str, ...] | None:

@@ -182,7 +182,8 @@ def error_text_is_one_short_line(record: Record, _seen: Seen) -> Finding:
     if len(found.error_text) < TEXT_MAX:
         return True
     length = len(found.error_text)
-    return Broken(f"{found.topic}: the error text has {length} characters, not under {TEXT_MAX}")
+    text = f"{found.topic}: the error text has {length} characters, not under {TEXT_MAX}"
+    return Broken(f"{text}: {found.error_text[:40]!r}...")
 
 
 # --- requests that want no response

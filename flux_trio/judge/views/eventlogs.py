@@ -66,6 +66,8 @@ class Log(Live, frozen=True, gc=False):
     """The descriptions of the dependencies that were removed."""
     prologs: Open = ()
     epilogs: Open = ()
+    prolog_failed: bool = False
+    """Whether a prolog-finish event has a status that is not 0."""
     ended: Place = 0
     """The record of its clean event. It is kept, because no event may follow."""
 
@@ -104,6 +106,8 @@ def _fold_log(
         opened = (str(context.get("description")), n)
         return log.but(**{_OPENS[name]: (*getattr(log, _OPENS[name]), opened)})
     if name in _CLOSES:
+        failed = name == "prolog-finish" and context.get("status", 0) != 0
+        log = log.but(prolog_failed=True) if failed else log
         return _closed(log, name, str(context.get("description")))
     return None if name == "invalidate" else _gone_on(log, name, context, record)
 

@@ -295,7 +295,9 @@ class Answering(Live, frozen=True, gc=False):
 def another_after(final: str, record: Record, seen: Seen) -> Broken:
     """Return the violation of a response after the `final` one of its request."""
     jobid = job_id(record)
-    text = f"job {jobid}: another response after {final}"
+    names = {0: "SUCCESS", 1: "ANNOTATE", 2: "DENY", 3: "CANCEL"}
+    what = names.get(payload(record).get("type", -1), "response")
+    text = f"job {jobid}: another {what} after {final}"
     return Broken(text, (sched_job(seen, jobid).ended,), party=record.party)
 
 

@@ -205,7 +205,9 @@ def over_limit(record: Record, seen: Seen) -> Broken | None:
         return None
     text = f"job {job_id(record)}: sched.alloc beyond the limit of {limit}: {count} are open"
     canceled = sum(bool(each.alloc and each.cancel) for each in seen.all(SCHED_JOBS).values())
-    return Broken(f"{text}, {canceled} of them canceled", (link_of(seen).ready,))
+    text = f"{text}, {canceled} of them canceled"
+    text += "" if count - canceled < limit else ", and the others reach it"
+    return Broken(text, (link_of(seen).ready,))
 
 
 OVER_LIMIT: Final = (OUTSTANDING, LINK, SCHED_JOBS)
