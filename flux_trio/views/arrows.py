@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +12,9 @@ import msgspec
 from flux_trio.formats.spelling import spelled, spelled_id
 from flux_trio.messages import Control, Errno, Event, Message, Request, Response, service_of
 from flux_trio.trace import Kind, Record
+
+_OF_JOBS: Final = ("allocated", "events", "ids", "jobs")
+"""Keys whose lists have ids of jobs."""
 
 VALUE_CHARS_MAX: Final = 40
 """A longer value is cut: nobody reads a jobspec or R in one line."""
@@ -78,16 +83,36 @@ def _values(found: Mapping[str, Any]) -> str:
 
 
 def _value_of(key: str, value: Any) -> str:
-    return spelled_id(value) if key == "id" and type(value) is int else _value(value)
+    if key == "id" and type(value) is int:
+        return spelled_id(value)
+    if key in _OF_JOBS and isinstance(value, list):
+        value = [_with_id(each) for each in value]
+    return _value(value)
+
+
+def _with_id(value: Any) -> Any:
+    """Return an entry of a list of jobs with its id spelled: the id, or a list that begins so."""
+    if isinstance(value, list) and value:
+        return [_with_id(value[0]), *value[1:]]
+    return spelled_id(value) if type(value) is int else value
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return _short(value)
     text = msgspec.json.encode(value).decode()
     if len(text) <= VALUE_CHARS_MAX:
         return text
     if isinstance(value, dict | list):
         return "{...}" if isinstance(value, dict) else "[...]"
     return f"{text[: VALUE_CHARS_MAX - 3]}..."
+
+
+def _short(number: float) -> str:
+    """Return a time to a microsecond, a small number with three digits that are not 0."""
+    if number and abs(number) < 1:
+        return format(Decimal(f"{number:.3g}"), "f")
+    return str(round(number, 6))
 
 
 def _errnum(response: Response) -> str:

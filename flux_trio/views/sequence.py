@@ -71,8 +71,10 @@ def draw_sequence(records: Sequence[Record], broken: int, label: str) -> str:
     )
     body = list(_lane_lines(frame.lanes, height))
     for record in records:
+        body += _arrow_of(record, frame)
+    for record in records:  # words are over all arrows: a slanted one passes later rows
         body.append(_stamp(record, frame.rows[record.n], records[0].t))
-        body += _row(record, frame)
+        body += _words_of(record, frame)
     return svg.document(frame.width, height, label, body, STYLE)
 
 
@@ -113,18 +115,34 @@ def _stamp(record: Record, y: float, t_zero: float) -> str:
     return svg.text(10, y + 4, f"{record.n}  {record.t - t_zero:+.3f} s", class_="quiet")
 
 
-def _row(record: Record, frame: _Frame) -> list[str]:
-    y, ends = frame.rows[record.n], frame.ends[record.n]
-    bad = "bad" if record.n == frame.broken else ""
-    if len(ends) == 1 or ends[0] == ends[1]:
+def _arrow_of(record: Record, frame: _Frame) -> list[str]:
+    """Draw the arrow that ends with a record, or the level one of a message at one end alone."""
+    ends = frame.ends[record.n]
+    if _is_note(ends) or record.n in frame.taken:
+        return []
+    y = frame.rows[record.n]
+    is_pair = record.kind == Kind.RECV and record.ref in frame.rows
+    from_y = frame.rows[record.ref] if is_pair else y
+    return _arrow(frame.lanes[ends[0]], from_y, frame.lanes[ends[1]], y, _bad(record, frame))
+
+
+def _words_of(record: Record, frame: _Frame) -> list[str]:
+    """Draw the label of a message, at its send if that is there; or the box of another record."""
+    ends, bad = frame.ends[record.n], _bad(record, frame)
+    if _is_note(ends):
         return _note(record, frame, bad)
+    if record.kind == Kind.RECV and record.ref in frame.rows:
+        return []
     x1, x2 = frame.lanes[ends[0]], frame.lanes[ends[1]]
-    if record.kind == Kind.RECV and record.ref in frame.rows:  # its label is at the send
-        return _arrow(x1, frame.rows[record.ref], x2, y, bad)
-    label = _over_start(x1, x2, y, _label(record), frame, bad)
-    if record.n in frame.taken:
-        return [label]
-    return [label, *_arrow(x1, y, x2, y, bad)]
+    return [_over_start(x1, x2, frame.rows[record.n], _label(record), frame, bad)]
+
+
+def _is_note(ends: tuple[str, ...]) -> bool:
+    return len(ends) == 1 or ends[0] == ends[1]
+
+
+def _bad(record: Record, frame: _Frame) -> str:
+    return "bad" if record.n == frame.broken else ""
 
 
 def _note(record: Record, frame: _Frame, bad: str) -> list[str]:

@@ -282,6 +282,34 @@ def test_message_whose_ends_are_both_shown_is_one_slanted_arrow() -> None:
     assert texts.count("request sched.alloc id=ƒ8 jobspec={...}") == 1
 
 
+def test_no_arrow_crosses_the_words_of_those_that_leave_at_once() -> None:
+    """Three are sent before the first is received: their arrows pass each other's rows."""
+    sends = [Record(n, 1.0, "send", "a", "b", 0, Request(f"x.{n}", {}, n)) for n in (1, 2, 3)]
+    receipts = [Record(n + 3, 1.0, "recv", "b", "a", n, sends[n - 1].message) for n in (1, 2, 3)]
+    picture = ET.fromstring(draw_sequence([*sends, *receipts], 6, "what happened"))
+    drawn = [each.get("class") for each in picture.iter()]
+    last_arrow = max(at for at, name in enumerate(drawn) if name in ("arrow", "bad-line"))
+    assert drawn.count("said") == 3
+    assert last_arrow < drawn.index("said")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("duration", 0.000018557999283075333, "0.0000186"),
+        ("t_submit", 1795897477.4643652, "1795897477.464365"),
+        ("seconds", 0.0, "0.0"),
+        ("jobs", [[7, "RUN", ""]], '[["\u01928","RUN",""]]'),
+        ("ids", [7, 8], '["\u01928","\u01929"]'),
+        ("jobs", 12, "12"),
+        ("counts", [7], "[7]"),
+    ],
+)
+def test_values_are_short_and_ids_as_people_type_them(key: str, value: Any, shown: str) -> None:
+    record = Record(1, 10.0, "state", "jm", data={key: value})
+    assert tell(record, 0.0).endswith(f"jm: state {key}={shown}")
+
+
 def test_a_clause_that_is_not_exercised_says_why() -> None:
     """In JSON, which has all clauses."""
     rules = Rules()

@@ -46,22 +46,24 @@ def over_time(runs: Sequence[ServedRun]) -> Chart:
 def priorities(runs: Sequence[ServedRun]) -> Chart | None:
     """The mean priority of each user's pending jobs, a row for each run; None without priorities.
 
-    A user has one colour and pattern in all rows, and no colour is that of a run.
+    A user has one colour and pattern in all rows, and no colour is that of a run. Users whose
+    priorities are the same all the time share a line, which is named after all of them.
     """
     users = [user.name for user in most_jobs(runs[0].users)]
     named: set[str] = set()
     rows: list[tuple[str, list[Chart]]] = []
     for run in runs:
         lines = []
-        for user in run.users:
+        alike: dict[tuple[tuple[float, float | None], ...], list[str]] = {}
+        for user in sorted(run.users, key=lambda each: each.name):
             if user.priority and user.name in users:
-                place = users.index(user.name)
-                line = _steps(user.name, USER_HUES[place % len(USER_HUES)], user.priority)
-                line["line"]["dash"] = DASHES[place // len(USER_HUES) % len(DASHES)]
-                lines.append(
-                    line | {"legendgroup": user.name, "showlegend": user.name not in named}
-                )
-                named.add(user.name)
+                alike.setdefault(tuple(user.priority), []).append(user.name)
+        for points, names in alike.items():
+            place, name = users.index(names[0]), ", ".join(names)
+            line = _steps(name, USER_HUES[place % len(USER_HUES)], points)
+            line["line"]["dash"] = DASHES[place // len(USER_HUES) % len(DASHES)]
+            lines.append(line | {"legendgroup": name, "showlegend": name not in named})
+            named.add(name)
         if lines:
             rows.append((f"mean priority<br>{run.name}", lines))
     return _rows(rows) if rows else None

@@ -56,9 +56,9 @@ def comparison_page(
     data = {each.id: each.chart for each in drawn}
     body = [
         element("h1", escape(title)),
-        *_facts(options),
         *_failures(failed),
         *(_sections(runs, drawn) if runs else ()),
+        *_facts(options),
         f'<script type="application/json" id="charts">{script_json(data)}</script>',
         f"<script>{_plotly()}</script>",
         f"<script>{_DRAW}</script>",

@@ -237,9 +237,14 @@ def _why_bad(record: Record) -> str:
 
 
 def _is_expected(response: Response) -> bool:
-    """Return whether an answer is none of an error: a stream ends, or a key is not there yet."""
+    """Return whether an answer is none of an error.
+
+    A stream ends, also since its reader has left it, or a key is not there yet.
+    """
     is_read = service_of(response.topic) == topics.KVS
-    return response.errnum in (0, Errno.ENODATA) or (is_read and response.errnum == Errno.ENOENT)
+    return response.errnum in (0, Errno.ENODATA, Errno.ECANCELED) or (
+        is_read and response.errnum == Errno.ENOENT
+    )
 
 
 def _spelled(jobids: Iterable[int]) -> tuple[str, ...]:

@@ -77,12 +77,25 @@ def test_lines_are_the_figures_on_one_axis_and_have_gaps(page: Browser) -> None:
 
 
 def test_every_user_is_drawn_and_none_like_a_run_or_another_user() -> None:
-    users = [Served(f"u{n}", 100 - n, 1.0, 1.0, 0.01, 0.01, ANN.priority) for n in range(30)]
+    users = [Served(f"u{n}", 100 - n, 1.0, 1.0, 0.01, 0.01, [(1.0, float(n))]) for n in range(30)]
     chart = priorities([replace(run("one", 1.0), users=users)])
     assert chart is not None
     looks = {(line["line"]["color"], line["line"]["dash"]) for line in chart["data"]}
     assert len(looks) == 30
     assert not {colour for colour, _ in looks} & set(HUES)
+
+
+def test_users_whose_priorities_are_the_same_share_a_line_with_their_names() -> None:
+    alike = [Served(f"u{n}", 9 - n, 1.0, 1.0, 0.01, 0.01, [(1.0, 16.0)]) for n in range(4)]
+    other = Served("u4", 1, 1.0, 1.0, 0.01, 0.01, [(1.0, 16.0), (2.0, 5.0)])
+    chart = priorities([replace(run("one", 1.0), users=[*alike, other])])
+    assert chart is not None
+    assert [line["name"] for line in chart["data"]] == ["u0, u1, u2, u3", "u4"]
+
+
+def test_results_come_before_the_options() -> None:
+    text = comparison_page("t", {"--seed": "1"}, [run("one", 1.0)])
+    assert text.index("<h2>Runs</h2>") < text.index("<h2>Options</h2>")
 
 
 def test_zoom_of_one_row_is_that_of_all(page: Browser) -> None:

@@ -167,6 +167,7 @@ def send(message: Any) -> Record:
         (send(Response("a.b", None)), ""),
         (send(Response("a.b", "no", Errno.ENOENT)), "error"),
         (send(Response("a.b", None, Errno.ENODATA)), ""),
+        (send(Response("kvs.watch", "left", Errno.ECANCELED)), ""),
         (Record(1, 0.0, Kind.DROP, "x", "", 0, Event("a"), {"reason": "gone"}), "lost"),
         (Record(1, 0.0, Kind.MODULE, "broker", data={"module": "x", "what": "started"}), ""),
         (Record(1, 0.0, Kind.MODULE, "broker", data={"module": "x", "what": "crashed"}), "crashed"),
