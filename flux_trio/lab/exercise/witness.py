@@ -19,6 +19,7 @@ from flux_trio.lab.exercise.stage import LONG_S, Stuck
 
 LOOK_S: Final = 0.05  # how often a task looks whether it may end
 _LINES: Final = 4096
+_CLOSED: Final = "9>&-"  # for what a command starts: the pipe tells of the command alone
 
 
 class Witness:
@@ -55,7 +56,7 @@ class Witness:
 
     def does_not_heed(self) -> tuple[str, ...]:
         """Return a command that SIGTERM does not end."""
-        return self._script(f"trap '' TERM; while :; do sleep {LONG_S:g}; done")
+        return self._script(f"trap '' TERM; while :; do sleep {LOOK_S:g} {_CLOSED}; done")
 
     def ends_when_let(self, code: int = 0) -> tuple[str, ...]:
         """Return a command that runs until `let_end` is called, and ends with this exit code."""
@@ -63,7 +64,9 @@ class Witness:
 
     @property
     def _waits(self) -> str:
-        return f"until [ -e {shlex.quote(str(self._may_end))} ]; do sleep {LOOK_S:g}; done"
+        return (
+            f"until [ -e {shlex.quote(str(self._may_end))} ]; do sleep {LOOK_S:g} {_CLOSED}; done"
+        )
 
     def one_ends_first(self, first: int, second: int, third: int) -> tuple[str, ...]:
         """Return a command of three tasks with these exit codes: one ends at once, the others when
@@ -72,7 +75,9 @@ class Witness:
         marks = [shlex.quote(f"{self._first}{at}") for at in range(2)]
         one = f"mkdir {marks[0]} 2>/dev/null && exit {first}"
         other = f"mkdir {marks[1]} 2>/dev/null && exit {second}"
-        return self._script(f"{one}; {self._waits}; {other}; sleep {LOOK_S:g}; exit {third}")
+        return self._script(
+            f"{one}; {self._waits}; {other}; sleep {LOOK_S:g} {_CLOSED}; exit {third}"
+        )
 
     def has_first_ended(self) -> bool:
         """Return whether the task that ends at once has come to its end."""
