@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 from tests.lab import planted_in_exec, planted_in_node, planted_in_python
 from tests.lab.planted import Row
+
+PRINCIPLES: Final = Path(__file__).parents[1] / "tests" / "lab" / "principles.txt"
 
 
 def tables() -> dict[str, str]:
@@ -14,6 +18,7 @@ def tables() -> dict[str, str]:
         "fifo.py": _table(planted_in_python.ROWS),
         "fifo.js": _table(planted_in_node.ROWS),
         "exec.py": _table(planted_in_exec.ROWS),
+        "principles": PRINCIPLES.read_text(encoding="utf-8").strip(),
     }
 
 

@@ -21,6 +21,7 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.client import URI_VARIABLE
+from flux_trio.config import Config
 from flux_trio.instance import Instance, Surroundings
 from flux_trio.lab.exercise import (
     EXEC_ACTS,
@@ -36,6 +37,7 @@ from flux_trio.lab.exercise import (
     exercise,
     sched_kit,
 )
+from flux_trio.services import sched
 from tests.lab import planted_in_exec, planted_in_python
 from tests.lab.planted import Row
 from tests.lab.planted_in_python import STORES
@@ -101,8 +103,9 @@ def changed(path: Path, right: str, wrong: str) -> types.ModuleType:
     return module
 
 
-def exercised(kit: Kit, module: Any, acts: Sequence[Act]) -> Findings:
+def exercised(kit: Kit, module: Any, acts: Sequence[Act], report: Report | None = None) -> Findings:
     """Drive the program of a module through acts, in virtual time."""
+    report = report or Report()
 
     def surround(kit: Kit, _directory: Path) -> Surroundings:
         return Surroundings(kit.machine, 0, trio.current_time())
@@ -110,7 +113,7 @@ def exercised(kit: Kit, module: Any, acts: Sequence[Act]) -> Findings:
     async def run() -> Findings:
         async with trio.open_nursery() as nursery:
             part = Part(partial(InProcess, module, nursery), acts)
-            found = await exercise(kit, [part], Report(), surround=surround, deadline_s=DEADLINE_S)
+            found = await exercise(kit, [part], report, surround=surround, deadline_s=DEADLINE_S)
             nursery.cancel_scope.cancel()
             return found
         raise AssertionError
@@ -221,6 +224,15 @@ class Planted:
         return [act for act in self.acts if clause in act.clauses] or self.acts[:2]
 
 
+class Ours:
+    """Our scheduler, as the module of a program."""
+
+    @staticmethod
+    async def serve(handle: Any) -> None:
+        await sched.run(handle, Config())
+
+
+OURS = Ours()
 SCRIPTS = Path(__file__).parents[2] / "docs" / "howto" / "any-language"
 WITHOUT = frozenset(Ability)
 FIFO_ACTS = SCHED_ACTS.chosen(Order.FIFO, WITHOUT)
@@ -232,6 +244,11 @@ ONE_OF_EACH = [
     for each in (FIFO, EXEC)
     for group, rows in groupby(sorted(each.rows, key=lambda row: row.group), lambda row: row.group)
 ]
+
+
+def program_of(planted: Planted) -> types.ModuleType:
+    """The right program."""
+    return changed(SCRIPTS / planted.name, "", "")
 
 
 @pytest.mark.parametrize(

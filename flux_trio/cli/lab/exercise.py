@@ -123,7 +123,7 @@ def exec(  # noqa: A001
 ) -> None:
     """Drive an execution service: RFC 32.
 
-    The instance has three nodes of four cores, all of them this machine; jobs are real commands.
+    The instance has three nodes of six cores, all of them this machine; jobs are real commands.
 
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.

@@ -21,8 +21,8 @@ from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.judge import Clause, load_clauses
-from flux_trio.lab.exercise import execution
 from flux_trio.lab.exercise.acts import Ability, Act
+from flux_trio.lab.exercise.exec_jobs import CORES, NNODES
 from flux_trio.lab.exercise.findings import Ended, Findings
 from flux_trio.lab.exercise.jury import Jury
 from flux_trio.lab.exercise.machines import SCHED_MACHINE, old_store, sched_machine
@@ -32,7 +32,7 @@ from flux_trio.lab.exercise.stage import LOOK_S, Stage, Stuck
 from flux_trio.messages import FluxError, topics
 from flux_trio.services.module_process import system_clock
 from flux_trio.sim import make_machine
-from flux_trio.trace import Trace
+from flux_trio.trace import Record, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ EXEC_KIT: Final = Kit(
     topics.EXEC_HELLO,
     "exec",
     (32,),
-    make_machine(execution.NNODES, execution.CORES),
+    make_machine(NNODES, CORES),
     is_simulated=False,
 )
 
@@ -93,6 +93,12 @@ LATER_S_MIN: Final = 1.0
 
 class Report:
     """Is told how an exercise gets on while it runs; this one ignores it."""
+
+    def sits(self, is_program: Callable[[str], bool]) -> None:
+        """An instance begins; `is_program` says of the name of a peer whether it is the program."""
+
+    def observe(self, record: Record) -> None:
+        """Something has happened in the instance."""
 
     def begins(self, act: Act) -> None:
         """An act begins."""
@@ -187,11 +193,13 @@ class _Play:
         config = Config(edition=self.edition.name, exec=simulated)
         self.jury.sit()
         trace.add_sink(self.jury.observe)
+        trace.add_sink(self.report.observe)
         async with open_instance(config, given) as instance, instance.connect("exercise") as handle:
             router = instance.router
             assert isinstance(router, RefusingRouter)
             router.own.add(handle.name)
             self.jury.is_program = router.is_program
+            self.report.sits(router.is_program)
             program = self.program(instance)
             stage = Stage(
                 handle,

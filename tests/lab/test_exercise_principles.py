@@ -1,0 +1,121 @@
+"""Seven principles, shown by a table act x principle that is made from a run of right programs.
+
+principles.txt has the tables; it is rewritten by `pytest --update-snapshots`, and shown in
+docs/how-we-know/principles-exercised.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from flux_trio.lab.exercise import SCHED_ACTS, SCHED_KIT, Ability, Act, Kit, Order
+from tests.lab.principles import Principle, Principles, Shown, in_all, read, table
+from tests.lab.test_exercise_mistakes import EXEC, FIFO, OURS, exercised, pretending, program_of
+
+TABLES = Path(__file__).with_name("principles.txt")
+RUNS = 3  # of which the table has what all have shown
+ABLE = [act for act in SCHED_ACTS.chosen(Order.FIFO, frozenset()) if act.needs]
+
+
+@cache
+def shown_of(name: str) -> Principles:
+    """What a right program is shown: of `sched`, `abilities` or `exec`."""
+    runs: dict[str, tuple[Kit, object, Sequence[Act]]] = {
+        "sched": (FIFO.kit, program_of(FIFO), FIFO.acts),
+        "abilities": (SCHED_KIT, OURS, ABLE),
+        "exec": (EXEC.kit, pretending(program_of(EXEC)), EXEC.acts),
+    }
+    kit, program, acts = runs[name]
+    report = Principles()
+    found = exercised(kit, program, acts, report)
+    assert found.is_clean, found.text()
+    return report
+
+
+def of_all(name: str, principle: Principle) -> set[str]:
+    """The words for what all acts have shown of a principle."""
+    shown = shown_of(name).shown.values()
+    return {word for act in shown for word in act.get(principle, ())}
+
+
+def all_shown() -> list[Shown]:
+    """What the acts of a scheduler and of an execution service have shown."""
+    return [shown_of("sched").shown | shown_of("abilities").shown, shown_of("exec").shown]
+
+
+def test_table_of_acts_and_principles(request: pytest.FixtureRequest) -> None:
+    """Each act shows what the table says; in another order of tasks it may show more."""
+    if request.config.getoption("--update-snapshots", default=False):
+        runs = []
+        for _ in range(RUNS):
+            shown_of.cache_clear()
+            runs.append(all_shown())
+        always = [in_all(each) for each in zip(*runs, strict=True)]
+        TABLES.write_text("\n\n".join(map(table, always)) + "\n", encoding="utf-8")
+    text = TABLES.read_text(encoding="utf-8")
+    for shown, told in zip(all_shown(), text.split("\n\n"), strict=True):
+        assert table(in_all([shown, read(told)])) == told.strip()
+
+
+HARMFUL = {
+    "sched": (
+        "a waiting job is canceled",
+        "priorities of waiting jobs change",
+        "jobs that can never run",
+        "nodes are taken away and given back",
+        "all nodes are drained",
+        "a running job gets a new expiration",
+    ),
+    "exec": (
+        "jobs that fail",
+        "a command that cannot be started",
+        "three of five jobs are canceled",
+        "exceptions come that are not fatal",
+        "a job exceeds its time limit",
+        "a job that is canceled does not heed SIGTERM",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "title"), [(k, t) for k in HARMFUL for t in HARMFUL[k]])
+def test_what_is_done_to_one_job_has_bystanders(name: str, title: str) -> None:
+    assert shown_of(name).shown[title][Principle.BYSTANDERS]
+
+
+@pytest.mark.parametrize(
+    ("name", "principle", "expected"),
+    [
+        ("sched", Principle.LIMITS, {"what there is"}),
+        ("exec", Principle.LIMITS, {"time limit"}),
+        ("sched", Principle.LISTS, {"jobs of prioritize", "jobs of hello", "R_lite of acquire"}),
+        ("exec", Principle.LISTS, {"arguments"}),
+        ("sched", Principle.NUMBERS, {"priority 1", "priority 4294967295", "128 KiB"}),
+        ("exec", Principle.NUMBERS, {"98 KiB"}),
+        (
+            "sched",
+            Principle.REFUSED,
+            {"job-manager.sched-hello", "job-manager.sched-ready", "resource.acquire"}
+            | {"resource.release", "kvs.commit", "kvs.lookup", "job-manager.raise"},
+        ),
+        ("exec", Principle.REFUSED, {"job-manager.exec-hello", "kvs.lookup"}),
+        ("sched", Principle.WAITED, {"a limit of 60 s"}),
+        ("exec", Principle.WAITED, {"a limit of 1 s"}),
+        (
+            "sched",
+            Principle.RESTARTS,
+            {"running", "waiting", "canceled", "releasing"}
+            | {"on a node that is down", "on a node that is taken away"},
+        ),
+        ("exec", Principle.RESTARTS, {"running", "canceled", "releasing"}),
+    ],
+)
+def test_principle_is_shown(name: str, principle: Principle, expected: set[str]) -> None:
+    assert expected <= of_all(name, principle), of_all(name, principle)
+
+
+def test_every_act_that_needs_an_ability_says_which() -> None:
+    assert {need for act in ABLE for need in act.needs} == set(Ability)
