@@ -38,6 +38,9 @@ current: $(READY) ## the tests of instances and services, in the edition current
 real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 min)
 	$(PYTEST) -n0 -m real_flux $(ARGS)
 
+real-verbs: $(READY) ## what Flux's own programs say to us and to flux-core; needs `flux` (5 min)
+	$(BIN)/python -m pytest -n0 -m real_flux tests/real/test_verbs.py $(ARGS)
+
 reborn: $(READY) ## the tests with every core put down as JSON and taken up after each turn
 	$(PYTEST) -n2 -p tests.support.reborn $(ARGS)
 
