@@ -129,7 +129,7 @@ parent = "some"
 
 
 def test_hosts_of_a_queue_have_its_property_and_its_jobs_require_it() -> None:
-    """RFC 33, Queue Configuration: jobs of a virtual queue carry the property of the parent."""
+    """33.hosts.3, 33.virtual.2"""
     config = parse_config(HOSTS)
     inventory = add_queue_properties(config, make_machine(4, 1))
     assert inventory.ranks_with_property("+all") == Idset.of(range(4))
@@ -150,6 +150,7 @@ def test_hosts_of_a_queue_have_its_property_and_its_jobs_require_it() -> None:
     ],
 )
 def test_unknown_or_empty_hosts_are_refused(hosts: str, complaint: str) -> None:
+    """33.hosts.1"""
     text = HOSTS.replace("node[1-2]", hosts)
     with pytest.raises(FormatError) as error:
         add_queue_properties(parse_config(text), make_machine(4, 1))
@@ -157,6 +158,7 @@ def test_unknown_or_empty_hosts_are_refused(hosts: str, complaint: str) -> None:
 
 
 def test_hosts_are_refused_beside_what_says_otherwise_and_by_name_in_the_classic_edition() -> None:
+    """33.hosts.2, 33.virtual.1"""
     for more, key in (("requires = ['x']", "requires"), ("parent = 'all'", "hosts")):
         text = HOSTS.replace('hosts = "node[1-2]"', f'hosts = "node1"\n{more}', 1)
         with pytest.raises(FormatError, match=f"some.{key}: expected no {key}"):

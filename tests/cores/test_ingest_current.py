@@ -82,7 +82,7 @@ def test_unknown_queue_is_refused_before_anybody_is_asked() -> None:
 
 
 def test_job_that_can_never_run_is_refused_and_not_stored() -> None:
-    """RFC 27, Feasibility"""
+    """27.feasibility.1"""
     script = Script(config=CURRENT)
     (check,) = checked(script, submission())
     (refusal,) = script.answer(check, "too large", Errno.EOVERFLOW)

@@ -36,8 +36,10 @@ def script() -> SchedScript:
 
 
 def test_what_fits_when_idle_is_feasible(script: SchedScript) -> None:
+    """27.feasibility.2"""
     script.acquired(down="0-1")
-    assert only(script.turn(check(jobspec(4)))).errnum == 0
+    answer = only(script.turn(check(jobspec(4))))
+    assert (answer.errnum, answer.payload) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,7 @@ def test_what_fits_when_idle_is_feasible(script: SchedScript) -> None:
 def test_what_can_never_run_is_said_with_the_reason(
     script: SchedScript, spec: Any, errnum: int, text: str
 ) -> None:
+    """27.feasibility.3"""
     answer = only(script.turn(check(spec)))
     assert (answer.errnum, answer.error_text.startswith(text)) == (errnum, True), answer.error_text
 

@@ -15,6 +15,8 @@ from tests.support.recorded import Told, broken, first, judged, messages, record
 
 LIFECYCLE, RELOAD, DRAIN, DOWN, NODES = "01", "14", "20", "21", "22"
 QUEUE = "n05"
+INFEASIBLE = "07"
+RAISE = "job-manager.raise"
 REATTACH, PARTS, DISABLED, UPDATE = "24", "30", "32", "40"
 
 Change = Callable[[Told], Any]
@@ -337,6 +339,30 @@ def test_planted_violation_is_named(clause: str, number: str, change: Change, ow
 
 NEED_HEADERS = {"28.error.3"}
 """What recordings do not show: `tests/judge/test_tapped.py` has violations of these."""
+
+
+@planted("27.feasibility.2", INFEASIBLE)
+def a_job_that_can_run_gets_a_payload(told: Told) -> None:
+    messages(told, "feasibility.check", "response")[0]["payload"] = {"yes": 1}
+
+
+@planted("27.feasibility.3", INFEASIBLE)
+def a_job_that_can_never_run_gets_no_text(told: Told) -> None:
+    refused = [each for each in told["messages"] if each.get("errstr", "").startswith("unsatis")]
+    del refused[0]["errstr"]
+
+
+@planted("28.shrink.4", DRAIN)
+def an_exception_of_a_job_whose_node_is_down(told: Told) -> None:
+    """The scheduler raises it, of a job that it has granted the node."""
+    granted = messages(told, "sched.alloc", "response", type=0)[0]
+    down = {"from": "resource", "to": "sched-simple", "type": "response", "t_rel": granted["t_rel"]}
+    down |= {"topic": "resource.acquire", "payload": {"down": "0-3"}}
+    raised = {"from": "sched-simple", "to": "job-manager", "type": "request", "topic": RAISE}
+    payload = {"id": granted["payload"]["id"], "severity": 0, "type": "alloc", "note": "it is down"}
+    raised |= {"payload": payload, "t_rel": granted["t_rel"]}
+    at = told["messages"].index(granted) + 1
+    told["messages"][at:at] = [down, raised]
 
 
 def test_every_rule_of_the_current_edition_has_a_violation() -> None:

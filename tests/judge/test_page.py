@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from docs.make_changed import PAGE, page
 from docs.make_judge import pages, rule_files
 from flux_trio.judge import load_clauses, load_unjudged
 from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
@@ -23,6 +24,12 @@ def made() -> dict[str, str]:
 def plain(text: str) -> str:
     """Markdown without the marks that keep it from seeing anything in a text."""
     return re.sub(r"\\(.)", r"\1", text)
+
+
+def test_the_page_of_what_has_changed_is_up_to_date():
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.make_changed`"
+    for id_, clause in CLAUSES.items():
+        assert (f"| {id_} " in page()) is bool(clause.newest or clause.kind == "current")
 
 
 def test_every_rule_is_on_a_page_once():

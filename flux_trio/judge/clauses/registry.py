@@ -16,7 +16,7 @@ from flux_trio.formats import FormatError
 CLAUSES_FILE: Final = "clauses.toml"
 UNJUDGED_FILE: Final = "unjudged.toml"
 
-Kind: TypeAlias = Literal["classic", "supporting"]
+Kind: TypeAlias = Literal["classic", "supporting", "current"]
 Observable: TypeAlias = Literal[
     "trace", "eventlog", "state", "config", "format", "benchmark", "none"
 ]
@@ -98,7 +98,7 @@ class Clause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `breadth` is how much it speaks of: the form of data, one message or event, much at once, or
     what other clauses say one by one. `trigger` is what makes it apply and `violation` what
     breaking it looks like. `src` is lines of the text or a section; `newest` says that the newest
-    edition has it otherwise; `note` is how an ambiguity is read.
+    edition has it otherwise, and `now` what that says; `note` is how an ambiguity is read.
     """
 
     id: str
@@ -115,6 +115,7 @@ class Clause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     breadth: Breadth = "act"
     violator: Actor | None = None
     newest: Literal["changed", "dropped"] | None = None
+    now: Text | None = None
     note: Text | None = None
 
 

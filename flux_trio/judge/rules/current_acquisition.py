@@ -153,3 +153,16 @@ def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Finding:
 require_avoided(RULES, "28.shrink.3", ALLOCATING, lambda had: had.taken, "shrunk")
 require_avoided(RULES, "28.offline.3", ALLOCATING, lambda had: had.offline, "down")
 tells(RULES, "28.criteria.5", ("offline", excluded_and_up))
+
+
+@RULES.judge("28.shrink.4", sent("request", topics.JOB_RAISE), views=[AS_RECEIVED, HELD, GRANTS])
+def jobs_on_targets_that_are_down_go_on(record: Record, seen: Seen) -> Finding:
+    """The execution service ends jobs on targets that are lost; the scheduler does not."""
+    if record.party != seen.facts.scheduler or payload(record).get("severity") != 0:
+        return None
+    had, held = as_received(seen, record.party), seen.at(HELD, job_id(record))
+    if had is None or held is None or seen.at(GRANTS, job_id(record)) is None:
+        return None
+    gone = held.targets & (had.offline | had.taken)
+    text = f"job {job_id(record)}: an exception, and its targets {gone} are down"
+    return Broken(text, (had.changed,)) if gone else None

@@ -11,7 +11,16 @@ from typing import Any, Final
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, idset_of, key_problem
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import EVENT, job_id, logged, message, payload, sent, topic_of
+from flux_trio.judge.engine.selector import (
+    EVENT,
+    errnum,
+    job_id,
+    logged,
+    message,
+    payload,
+    sent,
+    topic_of,
+)
 from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.rules.rfc27_hello import what_hello_tells_is_not_granted
 from flux_trio.judge.views.acquiring import NONE
@@ -186,3 +195,24 @@ def what_runs_is_held_without_what_was_freed(record: Record, seen: Seen) -> Find
     expected = f"with targets {freed}" if freed - told else f"without targets {extra}"
     text = f"job {jobid}: hello response: free: expected it {expected}, got {text!r}"
     return Broken(text, (written.n,), party=record.party)
+
+
+FEASIBLE: Final = sent("response", topics.FEASIBILITY_CHECK)
+
+
+@RULES.judge("27.feasibility.2", FEASIBLE)
+def a_job_that_can_run_gets_an_empty_answer(record: Record, _seen: Seen) -> Finding:
+    if errnum(record):
+        return None
+    found: Any = getattr(message(record), "payload", None)
+    return not found or Broken(f"feasibility.check: expected no payload, got {found!r:.80}")
+
+
+@RULES.judge("27.feasibility.3", FEASIBLE)
+def a_job_that_can_never_run_gets_a_text(record: Record, _seen: Seen) -> Finding:
+    if not errnum(record):
+        return None
+    found: Any = getattr(message(record), "payload", None)
+    if isinstance(found, str) and found:
+        return True
+    return Broken(f"feasibility.check: expected an error with a text, got {found!r:.80}")

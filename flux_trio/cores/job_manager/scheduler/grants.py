@@ -252,9 +252,10 @@ class Grants(Part):
         elif wrong:
             self._verdicts.refused(f"job {jobid}: R: expected {wrong}")
         else:
-            self.allocated.hold(jobid, resources)
             judged = self.open.pop(jobid)
-            self._verdicts.accepted(jobid, judged.annotations, resources)
+            granted = judged.granted or resources  # they name the same targets
+            self.allocated.hold(jobid, granted)
+            self._verdicts.accepted(jobid, judged.annotations, granted)
 
     def _contradicts_answer(self, jobid: int, resources: ResourceSet) -> str:
         granted = self.open[jobid].granted
