@@ -58,9 +58,13 @@ def count_below(prefix: str) -> Ask:
     return topics.KVS_COUNT, kvs.PREFIX.write(kvs.Prefix(prefix))
 
 
-def commit_ops(ops: list[KvsOp], *, wait: bool = True) -> Ask:
-    """Ask for a commit of `ops`; without `wait` the kvs refuses it while its disk is full."""
-    return topics.KVS_COMMIT, kvs.COMMIT.write(kvs.Commit(ops, None if wait else False))
+def commit_ops(ops: list[KvsOp], *, wait: bool = True, frees: bool = False) -> Ask:
+    """Ask for a commit of `ops`; without `wait` the kvs refuses it while its disk is full.
+
+    With `frees` it leads to more room: the kvs may use the room that is set aside for it.
+    """
+    commit = kvs.Commit(ops, None if wait else False, frees or None)
+    return topics.KVS_COMMIT, kvs.COMMIT.write(commit)
 
 
 def watch_key(key: str) -> Ask:

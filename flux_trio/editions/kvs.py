@@ -20,10 +20,14 @@ PAGE_KEYS_MAX: Final = 10_000  # of one kvs.page
 
 
 class Commit(msgspec.Struct, Generic[OpT], frozen=True):
-    """The kvs.commit request; with `wait` false it is refused while the disk is full."""
+    """The kvs.commit request; with `wait` false it is refused while the disk is full.
+
+    With `frees` it makes room, and may use the room that is set aside.
+    """
 
     ops: list[OpT]
     wait: bool | None = None
+    frees: bool | None = None
 
 
 class Lookup(msgspec.Struct, frozen=True):

@@ -88,7 +88,7 @@ async def _store_in_order(
     """Perform each round in one visit to the thread; maintain the store between rounds."""
     tending = Tending(trio.current_time() + TEND_AFTER_S)
     settle_at = trio.current_time() + SETTLE_AFTER_S
-    told: int | None = None  # bytes of the disk that are free
+    told: DiskFree | None = None
     while True:
         actions: list[Work] = []
         if not work.statistics().current_buffer_used:  # rounds that wait come first
@@ -96,10 +96,10 @@ async def _store_in_order(
                 actions.append(await work.receive())
         actions += waiting_in(work)
         if rounds := rounds_of(actions):
-            done, free = await OWN.run(perform, store, rounds)
+            done, room = await OWN.run(perform, store, rounds)
             for result in done:
                 handle.post(result)
-            told = tell_free(handle, told, free)
+            told = tell_free(handle, told, room)
         for action in actions:
             if isinstance(action, MakeBackup):
                 await back_up_between_rounds(handle, store, action, work)
@@ -108,29 +108,37 @@ async def _store_in_order(
         if trio.current_time() >= tending.at:
             tended = await OWN.run(tend, store, tending)
             tending = tended.then(trio.current_time())
-            told = tell_free(handle, told, tended.disk_free)
+            told = tell_free(handle, told, tended.room)
             for found in tended.damaged:
                 handle.post(found)
 
 
 def perform(
     store: Store, rounds: list[StoreOps | Fetch]
-) -> tuple[list[Stored | Fetched], int | None]:
+) -> tuple[list[Stored | Fetched], DiskFree | None]:
     """Return the result of each round, and how much of the disk is free then."""
-    return [execute_timed(store, action) for action in rounds], store.disk_free()
+    return [execute_timed(store, action) for action in rounds], room_of(store)
 
 
-def tell_free(handle: Handle, told: int | None, free: int | None) -> int | None:
+def room_of(store: Store) -> DiskFree | None:
+    """Set room aside again if there is some; return how much is free."""
+    is_last, free = store.keep_reserve(), store.disk_free()
+    return None if free is None else DiskFree(free, is_last)
+
+
+def tell_free(handle: Handle, told: DiskFree | None, room: DiskFree | None) -> DiskFree | None:
     """Tell the core how much of the disk is free if that differs much from what was told last.
 
     Returns what it knows then.
     """
-    if free is None:
+    if room is None:
         return told
-    if told is not None and abs(free - told) < max(TOLD_BYTES_MIN, told // TOLD_PART):
-        return told
-    handle.post(DiskFree(free))
-    return free
+    if told is not None and told.is_last == room.is_last:
+        least = max(TOLD_BYTES_MIN, told.nbytes // TOLD_PART)
+        if abs(room.nbytes - told.nbytes) < least:
+            return told
+    handle.post(room)
+    return room
 
 
 async def _close(handle: Handle, store: Store) -> None:
@@ -178,7 +186,7 @@ class Tended(msgspec.Struct, frozen=True):
     damaged: list[Damaged]
     after: str | None  # None if no sweep is under way
     free: int  # free pages
-    disk_free: int | None  # bytes
+    room: DiskFree | None
 
     def then(self, now: float) -> Tending:
         """Return when the next slice is due, and where it begins."""
@@ -202,7 +210,7 @@ def tend(store: Store, tending: Tending) -> Tended:
         free = store.reclaim(PAGES_KEPT, page_size(PAGES_MAX))
     except StoreError:  # the disk is full; any other error comes again at a commit
         free = 0
-    room = store.disk_free()
+    room = room_of(store)
     if tending.at < tending.sweep_at:
         return Tended(tending, [], None, free, room)
     try:

@@ -21,8 +21,7 @@ def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
     """Commit or read."""
     try:
         if isinstance(action, StoreOps):
-            store.commit(action.ops)
-            return Stored()
+            return _commit(store, action)
         return Fetched(
             store.lookup(action.keys, action.chars_max, action.at_least),
             [store.dir(prefix) for prefix in action.prefixes],
@@ -33,6 +32,17 @@ def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
         if isinstance(action, StoreOps):
             return Stored(error.errnum, error.text)
         return Fetched([], [], error.errnum, error.text)
+
+
+def _commit(store: Store, action: StoreOps) -> Stored:
+    """Commit; try again with the room that is set aside if the ops lead to more."""
+    try:
+        store.commit(action.ops)
+    except StoreError as error:
+        if not (action.frees and error.errnum == Errno.ENOSPC and store.give_reserve()):
+            raise
+        store.commit(action.ops)
+    return Stored()
 
 
 def back_up(store: Store, action: MakeBackup, between: Callable[[], None]) -> BackedUp:

@@ -1,7 +1,8 @@
 """Finds out whether a write failed for lack of room, when SQLite's error code does not tell.
 
 SQLite has a code for a full disk. It reports an exceeded quota (EDQUOT) or file size limit (EFBIG)
-as an I/O error, although these can be corrected in the same way. `reserve` keeps room for a start.
+as an I/O error, although these can be corrected in the same way. `reserve` keeps room for a start,
+and for what makes room: purges and cancels.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from flux_trio.process.private import open_private
 
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 RESERVE_FILE: Final = "reserve"
-RESERVE_BYTES: Final = 1 << 20
+RESERVE_BYTES: Final = 4 << 20
 _PROBE: Final = bytes(1 << 16)
 
 
@@ -38,21 +39,29 @@ def reserve(statedir: Path) -> Iterator[None]:
     Such a start gives the room away: it is enough for what a start has to store, and for a purge.
     The room is kept again at a start or an end at which there is more of it.
     """
-    path = statedir / RESERVE_FILE
-    if not _keep(path):
-        path.unlink(missing_ok=True)
+    if not keep(statedir):
+        give_away(statedir)
     try:
         yield
     finally:
-        _keep(path)
+        keep(statedir)
 
 
-def _keep(path: Path) -> bool:
-    """Keep room on the disk by a file; return whether there is as much again."""
+def give_away(statedir: Path) -> bool:
+    """Remove the file that keeps room; return whether it was there."""
     try:
-        if (free_bytes(path.parent) or 0) < RESERVE_BYTES:
+        (statedir / RESERVE_FILE).unlink()
+    except OSError:
+        return False
+    return True
+
+
+def keep(statedir: Path, spare: int = 0) -> bool:
+    """Keep room on the disk by a file; return whether there is as much again, and `spare`."""
+    try:
+        if (free_bytes(statedir) or 0) < RESERVE_BYTES + spare:
             return False
-        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT)
+        descriptor = open_private(statedir / RESERVE_FILE, os.O_WRONLY | os.O_CREAT)
         try:
             os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
         finally:

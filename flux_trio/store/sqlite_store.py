@@ -42,7 +42,7 @@ from flux_trio.store.checks import (
 from flux_trio.store.database_copy import copy_database
 from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
-from flux_trio.store.room import free_bytes
+from flux_trio.store.room import RESERVE_BYTES, free_bytes, give_away, keep
 from flux_trio.store.stores import StoreError
 from flux_trio.store.view import View
 
@@ -71,6 +71,7 @@ class SqliteStore:
         self._pending = self._settling = Pending(0)
         self._failed: StoreError | None = None  # set once the tables could not be written
         self._synchronous = synchronous
+        self._gave_reserve = False
         try:
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
         except OSError as error:
@@ -248,6 +249,18 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
         return free
+
+    def give_reserve(self) -> bool:
+        """See `Store`."""
+        gave = give_away(self.path.parent)
+        self._gave_reserve |= gave
+        return gave
+
+    def keep_reserve(self) -> bool:
+        """See `Store`; some more than the reserve must be free."""
+        if self._gave_reserve and keep(self.path.parent, spare=RESERVE_BYTES):
+            self._gave_reserve = False
+        return self._gave_reserve
 
     def disk_free(self) -> int | None:
         """See `Store`; None also if the file system does not say."""

@@ -48,6 +48,12 @@ class Store(Protocol):
     def commit(self, ops: Iterable[Op]) -> None:
         """Apply `ops` in order, all or none; they are durable on return."""
 
+    def give_reserve(self) -> bool:
+        """Give away the room that is set aside, if there is any; return whether there was."""
+
+    def keep_reserve(self) -> bool:
+        """Set room aside again if it was given away; return whether it still is away."""
+
     def lookup(
         self, keys: Sequence[str], chars_max: int | None = None, at_least: int = 1
     ) -> Sequence[str | Damaged | None]:
@@ -119,6 +125,12 @@ class MemoryStore:
                 values[key] += op.text
             else:
                 values[key] = op.text  # type: ignore[union-attr]
+
+    def give_reserve(self) -> bool:
+        return False
+
+    def keep_reserve(self) -> bool:
+        return False
 
     def put_down(self) -> dict[str, str]:
         """Return all values, by key in order."""

@@ -8,7 +8,8 @@ import pytest
 
 from flux_trio.cores.kvs import held_requests
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import Append, Fetch, Fetched, Put, Stored, StoreOps
+from flux_trio.cores.kvs.ops import Append, DiskFree, Fetch, Fetched, Put, Stored, StoreOps, Unlink
+from flux_trio.cores.kvs.room import LAST_ROOM
 from flux_trio.cores.turns import Log, SetTimer, TimerFired
 from flux_trio.messages import Errno, Event, Request
 from tests.support.asking import asked, gone, service_back
@@ -69,6 +70,42 @@ def test_commit_that_does_not_wait_is_refused_at_once() -> None:
     assert answers(actions) == [(5, Errno.ENOSPC, NO_ROOM)]
     assert answers(turn(core, no_wait)) == [(5, Errno.ENOSPC, NO_ROOM)]
     assert turn(core, RETRY) == [StoreOps([Put("a", "1")])], "what was refused is not stored later"
+
+
+PURGE = commit(["unlink", "b"], by="bob", tag=5, wait=False, frees=True)
+
+
+def test_commit_that_frees_room_may_use_what_is_set_aside_after_those_before_it() -> None:
+    core, _ = full()
+    assert turn(core, PURGE) == [StoreOps([Put("a", "1")], frees=True)]
+    first = turn(core, Stored(), DiskFree(0, is_last=True))
+    assert answers(first) == [(1, 0, {})]
+    assert first[-1] == StoreOps([Unlink("b")], frees=True)
+    assert answers(turn(core, Stored())) == [(5, 0, {})]
+    submit = commit(["put", "c", "1"], tag=7, wait=False)
+    assert answers(turn(core, submit)) == [(7, Errno.ENOSPC, LAST_ROOM)]
+    assert turn(core, commit(["put", "d", "1"], tag=8)) == [StoreOps([Put("d", "1")])]
+    turn(core, Stored())
+    assert answers(turn(core, DiskFree(1 << 30), submit)) == []
+
+
+def test_commit_that_frees_room_is_refused_at_once_if_what_is_set_aside_does_not_help() -> None:
+    core, _ = full()
+    turn(core, PURGE)
+    assert answers(turn(core, FULL)) == [(5, Errno.ENOSPC, NO_ROOM)]
+    assert answers(turn(core, PURGE)) == [(5, Errno.ENOSPC, NO_ROOM)]
+    assert turn(core, RETRY) == [StoreOps([Put("a", "1")])]
+
+
+def test_first_commit_that_meets_a_full_disk_may_use_what_is_set_aside() -> None:
+    assert turn(KvsCore(), PURGE) == [StoreOps([Unlink("b")], frees=True)]
+
+
+def test_job_manager_is_told_how_much_of_the_disk_is_free() -> None:
+    core = KvsCore()
+    (said,) = turn(core, DiskFree(5))
+    assert said.payload == {"reason": "", "disk_free": 5}
+    assert turn(core, service_back("job-manager")) == [said]
 
 
 def test_what_waits_is_stored_in_the_order_it_came_first_one_commit_and_then_all() -> None:

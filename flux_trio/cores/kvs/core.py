@@ -52,7 +52,7 @@ from flux_trio.cores.kvs.ops import (
     check_key,
     checked_bytes,
 )
-from flux_trio.cores.kvs.room import ROUND_OPS_MAX, Room
+from flux_trio.cores.kvs.room import LAST_ROOM, ROUND_OPS_MAX, Room
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.pages import page_size
@@ -162,8 +162,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                     self._store_answered(item)
                 case Damaged():
                     self._damages.report([item])
-                case DiskFree(nbytes):
-                    self._room.disk_free = nbytes
+                case DiskFree(nbytes, is_last):
+                    self._room.disk_free, self._room.is_last = nbytes, is_last
                     self._room.report()
                 case TimerFired():
                     self._room.retry()
@@ -201,7 +201,9 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         nbytes = checked_bytes(ops)
         if self._failed is not None:
             raise FluxError(self._failed.errnum, self._failed.text)
-        commit = Commit(request, ops, nbytes, asked.wait is not False)
+        commit = Commit(request, ops, nbytes, asked.wait is not False, asked.frees is True)
+        if self._room.is_last and not (commit.wait or commit.frees):
+            raise FluxError(Errno.ENOSPC, LAST_ROOM)
         if self._room.held.reason:
             self._room.held.hold(commit)
         else:
@@ -258,7 +260,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._room.held.move_into(work)
         work.fill_from(self._queue, page_size(ROUND_OPS_MAX))
         if work.commits or work.is_probe:
-            self._outbox.send(StoreOps(work.ops))
+            self._outbox.send(StoreOps(work.ops, work.frees))
         if work.has_reads:
             self._answers.fetch(work)
 

@@ -41,12 +41,13 @@ PROBE: Final[tuple[Op, ...]] = (Put("kvs-room", " " * 16_384), Unlink("kvs-room"
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A commit; without `wait` it is refused while there is no room."""
+    """A commit; without `wait` it is refused while there is no room, unless it `frees` some."""
 
     request: Request
     ops: list[Op]
     nbytes: int  # of its keys and texts in UTF-8
     wait: bool = True
+    frees: bool = False
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -80,6 +81,7 @@ class Round(msgspec.Struct):
     nbytes: int = 0  # of its commits
     gone: set[str] = set()  # senders that have left since it began
     is_probe: bool = False  # it writes PROBE instead of commits
+    frees: bool = False  # one of its commits does, or one that waits behind them
 
     def fill_from(self, queue: deque[Waiting], ops_max: int) -> None:
         """Take requests; those that must wait for the next round stay first in `queue`, in order.
@@ -116,6 +118,7 @@ class Round(msgspec.Struct):
         self.commits.append(commit)
         self.n_ops += len(commit.ops)
         self.nbytes += commit.nbytes
+        self.frees |= commit.frees
 
     def _add_reading(self, reading: Reading) -> None:
         if isinstance(reading, Read):  # the most frequent one
@@ -170,14 +173,22 @@ class Held:
         self.reason = ""  # why there is no room, in the store's words; "" while there is room
         self.since = 0.0  # of `reason`, seconds since the Unix epoch
         self.is_due = False  # the next round tries them
+        self.frees = False  # the next round may use the room that is set aside
+        self.has_tried = False  # to use it
         self.ops_max = 1  # of the next try: 1 is the first commit only; more once that is stored
         self.nbytes = 0
         self.queue = deque()  # bounded by HELD_BYTES_MAX and the senders' reads
         self._written = {}  # keys in commits since the disk became full, by sender
 
     def hold(self, commit: Commit) -> None:
-        """Keep a new commit. Raises FluxError(ENOSPC) if it does not wait, or if too much waits."""
-        if not commit.wait:
+        """Keep a new commit. Raises FluxError(ENOSPC) if it does not wait, or if too much waits.
+
+        One that frees room lets the next try use the room that is set aside, at once and once: all
+        commits before it are stored first.
+        """
+        if commit.frees and not self.has_tried:
+            self.has_tried = self.is_due = self.frees = True
+        elif not commit.wait:
             raise FluxError(Errno.ENOSPC, NO_ROOM)
         if self.nbytes + commit.nbytes > HELD_BYTES_MAX:
             text = f"{NO_ROOM}, {self.nbytes} bytes wait already"
@@ -202,6 +213,16 @@ class Held:
         self.queue.append(commit)
         self._count(commit)
 
+    def pop_impatient(self) -> list[Commit]:
+        """Remove and return the commits that do not wait: they were here for one try."""
+        found = [each for each in self.queue if isinstance(each, Commit) and not each.wait]
+        if found:
+            self.queue = deque(
+                each for each in self.queue if not isinstance(each, Commit) or each.wait
+            )
+            self.nbytes -= sum(commit.nbytes for commit in found)
+        return found
+
     def leave(self, sender: str) -> None:
         """Send no answers to `sender`, which is gone."""
         self.queue = without_answers(self.queue, sender)
@@ -218,6 +239,7 @@ class Held:
 
     def move_into(self, work: Round) -> None:
         """Move into `work` the requests that are to be tried now."""
+        work.frees, self.frees = self.frees, False
         work.is_probe = not self.queue
         work.fill_from(self.queue, self.ops_max)
         self.nbytes -= sum(commit.nbytes for commit in work.commits)

@@ -51,9 +51,13 @@ Op: TypeAlias = Put | Append | Unlink
 
 @final
 class StoreOps(msgspec.Struct, frozen=True):
-    """Action: make `ops` durable, in order, as one transaction; the answer is `Stored`."""
+    """Action: make `ops` durable, in order, as one transaction; the answer is `Stored`.
+
+    With `frees` the store may give away the room that is set aside.
+    """
 
     ops: list[Op]
+    frees: bool = False
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -156,9 +160,13 @@ class BackedUp(msgspec.Struct, frozen=True):
 
 
 class DiskFree(msgspec.Struct, frozen=True):
-    """Input: how many bytes are free on the disk of the store; sent when that has changed much."""
+    """Input: how many bytes are free on the disk of the store; sent when that has changed much.
+
+    `is_last` if the room that is set aside was given away, and is not kept again yet.
+    """
 
     nbytes: int
+    is_last: bool = False
 
 
 KvsTimer: TypeAlias = Literal["retry"]

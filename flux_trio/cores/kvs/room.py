@@ -1,6 +1,8 @@
 """What the kvs does while its disk is full (ENOSPC): it holds commits in order, and tries again.
 
-The first commit is tried again once a second, while reads go on. A commit that asks not to wait is
+The first commit is tried again once a second, while reads go on. A commit that leads to more room,
+such as a purge or a cancel, lets the store use the room that is set aside, once; until that room is
+kept again, commits that ask not to wait are refused. A commit that asks not to wait is
 refused at once. The kvs tells the job manager why commits wait, and `queue status` shows it. It
 also tells how much of the disk is free, since guests have to leave some of it. Pure.
 """
@@ -23,6 +25,7 @@ from flux_trio.messages.types import NORESPONSE
 ROUND_OPS_MAX: Final = 4096  # a round takes no commit beyond it: about 0.02 s of disk
 RETRY_S: Final = 1.0  # between two tries
 RETRY_TIMER: Final = "retry"
+LAST_ROOM: Final = "no room: the disk was full, and the room that was set aside is in use"
 
 
 class Room(Part):
@@ -30,11 +33,13 @@ class Room(Part):
 
     held: Held
     disk_free: int | None  # bytes, when the store said it last
+    is_last: bool  # the room that is set aside was given away
 
     def __init__(self, outbox: KvsOutbox) -> None:
         self._outbox = outbox
         self.held = Held()
         self.disk_free = None
+        self.is_last = False
 
     @property
     def has_news(self) -> bool:
@@ -59,6 +64,8 @@ class Room(Part):
             self._outbox.send(Log(Level.CRIT, f"{held.reason}; trying again every second"))
             self.report()
         held.put_back(work, [commit for commit in work.commits if self._waits(commit)])
+        for commit in held.pop_impatient():
+            self._waits(commit)
         held.ops_max = 1
         self._outbox.set_timer(RETRY_TIMER, self._outbox.now + RETRY_S)
         return self._sorted_out(queue) if is_first else queue

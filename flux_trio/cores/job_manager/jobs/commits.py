@@ -56,6 +56,7 @@ class Commits(Part):
     is_noted: bool  # the trace has a reader: events are noted
     logged: dict[JobId, list[Event]]  # lines of this turn, by job
     over: list[Ended]  # jobs that became inactive in this turn
+    frees: bool  # an exception of this turn ends a job: the commit leads to more room
     ops: list[list[KvsOp]]  # those of this turn that are not events, by who stores them
     uncommitted: deque[Uncommitted]  # the oldest first
     waiting_bytes: int  # bytes of events in `uncommitted`
@@ -69,6 +70,7 @@ class Commits(Part):
         self.is_noted = True
         self.logged = {}
         self.over = []
+        self.frees = False
         self.ops = []
         self.uncommitted = deque()
         self.waiting_bytes = 0
@@ -227,6 +229,7 @@ class Commits(Part):
                 commit = []
             commit += unit
         self._commit(commit)
+        self.frees = False
 
     def _pop_units(self) -> list[list[list[str]]]:
         """Return the ops of this turn, those in one list that must not be torn apart."""
@@ -247,7 +250,7 @@ class Commits(Part):
         nbytes = sum([len(op[-1]) for op in ops])  # JSON, so nearly all characters are ASCII
         self.uncommitted.append(Uncommitted(nbytes))
         self.waiting_bytes += nbytes
-        self.outbox.ask(*commit_ops(ops), EventsStored())
+        self.outbox.ask(*commit_ops(ops, frees=self.frees), EventsStored())
 
     def stored(self, response: Response) -> None:
         """Send the messages that waited for the oldest commit, which is answered."""

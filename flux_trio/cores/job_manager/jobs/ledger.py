@@ -383,6 +383,7 @@ class Ledger(Commits):
         """Publish an exception: exec learns of cancels (readings: How exec learns of cancels)."""
         if event.context is not None:
             raised = rfc21.read_exception(event.context)
+            self.frees |= raised.severity == 0
             exception = job_requests.JobException(job.id, raised.type, raised.severity)
             payload = job_requests.JOB_EXCEPTION.write(exception)
             self.send(

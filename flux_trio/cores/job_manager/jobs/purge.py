@@ -328,8 +328,8 @@ class Purge(Part):
     def _remove(self, jobs: Sequence[Ended], stored: RunStored | NamedStored) -> None:
         ops = [op for job in jobs for op in purge_ops(job)]
         ops.append(["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)])
-        # on a full disk the purge is refused at once, rather than wait behind all other commits
-        self._ledger.ask(*commit_ops(ops, wait=False), stored)
+        # on a full disk it uses the room that is set aside, or is refused at once
+        self._ledger.ask(*commit_ops(ops, wait=False, frees=True), stored)
 
     def _announce(self, jobs: Sequence[Ended]) -> None:
         self._ledger.ninactive -= len(jobs)
