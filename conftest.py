@@ -75,6 +75,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="rewrite the snapshot files that tests compare with, instead of comparing",
     )
     parser.addoption(
+        "--edition",
+        default="classic",
+        choices=["classic", "current"],
+        help="the edition of the hours of random administration",
+    )
+    parser.addoption(
         "--innocent",
         type=int,
         default=1,

@@ -182,7 +182,7 @@ def _may_be_started(jobid: Any, life: Life, seen: Seen) -> bool:
     without finish); until then no other job could run on what is freed.
     """
     link = execution.link_of(seen)
-    return seen.at(STARTS, jobid) is not None or life.held < max(link.lost, link.unanswered)
+    return seen.at(STARTS, jobid) is not None or life.held < max(link.ended, link.unanswered)
 
 
 def _is_full(seen: Seen) -> bool:
