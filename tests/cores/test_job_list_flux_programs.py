@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_list.constraint import NODES_MAX, parse_constraint
-from flux_trio.formats import format_event, job_key
-from flux_trio.messages import Errno, FluxError
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.formats import Event, format_event, job_key
+from flux_trio.messages import Errno, FluxError, Request, Response
+from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
 from tests.support.eventlogs import ending, inactive, pending, running
@@ -213,3 +213,60 @@ def test_a_cancel_that_wants_no_answer_ends_the_stream_regularly(listed: ListedJ
     assert listed.request(msgspec.structs.replace(cancel, flags=NORESPONSE)) == [
         (Errno.ENODATA, None)
     ]
+
+
+# --- output of a job that runs
+
+
+def watch_output(listed: ListedJobs, tag: int = 5) -> Request:
+    """Follow the output of job 2; the request to the execution service."""
+    listed.now = 2000.0
+    payload = {"id": 2, "path": "guest.output", "flags": 0}
+    assert listed.ask(WATCH, payload, streaming=True, tag=tag) == []
+    attach = listed.asked_exec.pop()
+    assert (attach.topic, attach.payload) == ("job-exec.attach", {"id": 2})
+    return attach
+
+
+def piece(attach: Request, text: str) -> Response:
+    data = {"stream": "stdout", "rank": "0", "data": text}
+    return Response(attach.topic, data, 0, attach.matchtag, STREAMING)
+
+
+def test_output_of_a_job_that_runs_comes_from_the_execution_service(listed: ListedJobs) -> None:
+    attach = watch_output(listed)
+    listed.turn(piece(attach, "a"), piece(attach, "b"))
+    header, first, second = [msgspec.json.decode(told["event"]) for _, told in listed.take_sent()]
+    assert (header["name"], header["context"]["version"]) == ("header", 1)
+    assert [each["context"]["data"] for each in (first, second)] == ["a", "b"]
+    listed.turn(Response(attach.topic, None, Errno.ENODATA, attach.matchtag))
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
+
+
+def test_output_that_nobody_can_tell_of_is_read_when_the_job_is_over(listed: ListedJobs) -> None:
+    attach = watch_output(listed)
+    listed.turn(Response(attach.topic, "gone", Errno.ENOSYS, attach.matchtag))
+    assert listed.take_sent() == []
+    line = format_event(Event(5.0, "data", {"stream": "stdout", "rank": "0", "data": "late"}))
+    listed.commit(["put", job_key(2, "guest.output"), line])
+    listed.tell_all(2, ending(), len(running()))
+    told = listed.take_sent()
+    assert told == [(0, {"event": line}), (Errno.ENODATA, None)]
+
+
+def test_output_whose_source_is_lost_in_the_middle_ends_with_that_error(listed: ListedJobs) -> None:
+    attach = watch_output(listed)
+    listed.turn(piece(attach, "a"))
+    listed.take_sent()
+    listed.turn(Response(attach.topic, "job-exec is gone", Errno.ENOSYS, attach.matchtag))
+    assert listed.take_sent() == [(Errno.ENOSYS, "job-exec is gone")]
+
+
+def test_who_has_enough_output_cancels_it_at_the_source(listed: ListedJobs) -> None:
+    attach = watch_output(listed)
+    listed.request(asked(f"{WATCH}-cancel", {"matchtag": 5}))
+    (cancel,) = listed.asked_exec
+    assert (cancel.topic, cancel.payload) == (
+        "job-exec.attach-cancel",
+        {"matchtag": attach.matchtag},
+    )

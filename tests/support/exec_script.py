@@ -65,9 +65,16 @@ class ExecScript:
         down: dict[str, str] | None = None,
         output_limit: str = "1G",
         edition: Edition = CLASSIC,
+        keeps_guests: bool = False,
     ) -> None:
         config = ExecConfig(simulate=simulate, output_limit=output_limit)
-        self.core = ExecCore(config, environment=environment, has_shell=has_shell, edition=edition)
+        self.core = ExecCore(
+            config,
+            environment=environment,
+            has_shell=has_shell,
+            edition=edition,
+            keeps_guests=keeps_guests,
+        )
         self.kvs = {} if kvs is None else kvs
         self.down = {} if down is None else down
         self.errors: dict[str, tuple[int, str]] = {}
@@ -178,6 +185,8 @@ class ExecScript:
         for op, key, *text in ops:
             if op == "put":
                 self.kvs[key] = text[0]
+            elif op == "append":
+                self.kvs[key] = self.kvs.get(key, "") + text[0]
             else:
                 self.kvs.pop(key, None)
 

@@ -39,6 +39,7 @@ class ListedJobs:
         self.logs: list[Log] = []
         self.lookups: list[str] = []  # keys that were looked up
         self.sent: list[Response] = []
+        self.asked_exec: list[Request] = []  # requests to the execution service
         self.waits = False
         self.answers: list[Response] = []
 
@@ -154,6 +155,8 @@ class ListedJobs:
                     elif action.topic == topics.KVS_LOOKUP_ALL:
                         self.lookups += action.payload["keys"]
                     self.answers += self.kvs.take(action, NAME)
+                case Request() if service_of(action.topic) == topics.JOB_EXEC:
+                    self.asked_exec.append(action)
                 case Request():
                     assert action.topic == topics.JOB_JOURNAL
                     self.journal = action

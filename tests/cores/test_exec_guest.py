@@ -1,0 +1,213 @@
+"""What Flux's own programs find of a job that runs: its exec eventlog, and standard input."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.exec.guest import job_of_shell, with_input
+from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_MAX
+from flux_trio.cores.exec.vocabulary import ShellLost
+from flux_trio.editions import CURRENT
+from flux_trio.formats import format_fluid, job_key, parse_eventlog
+from flux_trio.messages import Errno, Request
+from flux_trio.shell.protocol import Attach, Fed, Feed, Start, Started
+from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
+from tests.support.exec_script import (
+    ExecScript,
+    files_read,
+    jobspec,
+    resources,
+    start_request,
+    to_shell,
+)
+
+LOG = job_key(7, "guest.exec.eventlog")
+SHELL = f"{OWNER_USERID}-shell-{format_fluid(7, 'f58plain')}"
+STDIN = f"{SHELL}.stdin"
+
+
+def events(script: ExecScript) -> list[str]:
+    return [event.name for event in parse_eventlog(script.kvs.get(LOG, ""))]
+
+
+def names(actions: list[Any]) -> list[tuple[str, Any]]:
+    """The requests about service names among `actions`."""
+    asked_for = [each for each in actions if isinstance(each, Request)]
+    return [(each.topic, each.payload) for each in asked_for if "register" in each.topic]
+
+
+def running(command: str = "cat") -> ExecScript:
+    """Job 7 runs, on two ranks."""
+    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    script.start(7, jobspec(command, ntasks=2), resources({1: 1, 3: 1}))
+    script(Started(7))
+    return script
+
+
+def done(script: ExecScript, status: int = 0) -> list[Any]:
+    """All tasks of job 7 have ended, without a word."""
+    return files_read(script, script.end(7, status), {})
+
+
+def data(text: str = "", **more: Any) -> dict[str, Any]:
+    return {"stream": "stdin", "rank": "all", **({"data": text} if text else {}), **more}
+
+
+def test_the_first_events_are_there_before_the_start_is_told() -> None:
+    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    script.start(7, jobspec("cat", ntasks=2), resources({1: 1, 3: 1}))
+    assert events(script) == []
+    told = script(Started(7))
+    assert events(script) == ["init", "starting", "shell.init", "shell.start"]
+    init, start = parse_eventlog(script.kvs[LOG])[2:]
+    assert init.context == {"service": SHELL, "leader-rank": 1, "size": 2}
+    assert start.context == {"taskmap": {"version": 1, "map": [[0, 2, 1, 1]]}}
+    assert names(told) == [("broker.register", {"service": SHELL})]
+
+
+def test_the_last_events_come_with_the_end_and_the_name_is_given_back() -> None:
+    script = running()
+    actions = done(script, 256)
+    assert events(script)[4:] == ["shell-exit", "complete", "done"]
+    shell_exit, complete, _ = parse_eventlog(script.kvs[LOG])[4:]
+    assert shell_exit.context == {"rank": 1, "wait_status": 256}
+    assert complete.context == {"status": 256}
+    assert names(actions) == [("broker.unregister", {"service": SHELL})]
+
+
+def test_a_service_that_finds_the_job_again_adds_to_its_log() -> None:
+    before = running()
+    script = ExecScript(edition=CURRENT, keeps_guests=True, kvs=before.kvs)
+    r = resources({1: 1, 3: 1})
+    script.put_resources(7, r)
+    actions = script(start_request(7, jobspec("cat", ntasks=2), reattach=True, r=r))
+    assert to_shell(actions) == [Attach(7)]
+    script(Started(7))
+    assert events(script)[3:] == ["shell.start", "reattach"]
+    done(script)
+    assert events(script)[4:] == ["reattach", "shell-exit", "complete", "done"]
+
+
+def test_a_job_that_is_started_once_more_has_each_event_once() -> None:
+    """The shell host takes a start once, and so does the log."""
+    before = running()
+    script = ExecScript(edition=CURRENT, keeps_guests=True, kvs=before.kvs)
+    script.start(7, jobspec("cat", ntasks=2), resources({1: 1, 3: 1}))
+    script(Started(7))
+    assert events(script) == ["init", "starting", "shell.init", "shell.start"]
+
+
+def test_without_a_native_door_the_log_comes_at_the_end() -> None:
+    script = ExecScript()
+    script.started(7, jobspec("true"))
+    assert events(script) == []
+    assert names(done(script)) == []
+    assert events(script) == ["init", "starting", "shell.start", "complete", "done"]
+
+
+def test_tasks_read_what_commands_send_unless_the_jobspec_says_otherwise() -> None:
+    (start,) = to_shell(ExecScript(edition=CURRENT, keeps_guests=True).start(7, jobspec("cat")))
+    assert isinstance(start, Start)
+    assert start.input
+    spec = with_input(jobspec("cat"))
+    assert with_input(spec) == spec
+    assert with_input({"attributes": 1}) == {"attributes": 1}
+
+
+# --- standard input
+
+
+def test_input_goes_to_the_tasks_and_the_answer_is_empty() -> None:
+    script = running()
+    assert to_shell(script(asked(STDIN, data("a\n")))) == [Feed(7, b"a\n", False)]
+    (answer,) = script(Fed(7, open=True))
+    assert (answer.errnum, answer.payload) == (0, None)
+    binary = data(base64.b64encode(b"\xff").decode(), encoding="base64", eof=True)
+    assert to_shell(script(asked(STDIN, binary))) == [Feed(7, b"\xff", True)]
+
+
+def test_writes_follow_each_other_though_nobody_waits_for_the_answers() -> None:
+    script = running()
+    for text in ("a", "b"):
+        script(asked(STDIN, data(text)))
+    script(asked(STDIN, data(eof=True)))
+    assert to_shell(script(Fed(7, open=True))) == [Feed(7, b"b", False)]
+    assert to_shell(script(Fed(7, open=True))) == [Feed(7, b"", True)]
+
+
+def test_a_long_write_goes_in_pieces_and_is_answered_after_the_last() -> None:
+    script = running()
+    text = "x" * (2 * INPUT_BYTES_MAX + 1)
+    (first,) = to_shell(script(asked(STDIN, data(text, eof=True))))
+    (second,) = script(Fed(7, open=True))
+    (third,) = script(Fed(7, open=True))
+    sizes = [
+        (len(first.data), first.eof),
+        *[(len(e.request.data), e.request.eof) for e in (second, third)],
+    ]
+    assert sizes == [(INPUT_BYTES_MAX, False), (INPUT_BYTES_MAX, False), (1, True)]
+    (answer,) = script(Fed(7, open=False))
+    assert answer.errnum == 0
+
+
+def test_writes_that_wait_are_bounded() -> None:
+    script = running()
+    for _ in range(WAITING_MAX + 1):
+        assert all(not hasattr(each, "errnum") for each in script(asked(STDIN, data("a"))))
+    (refused,) = script(asked(STDIN, data("a")))
+    assert refused.errnum == Errno.EAGAIN
+
+
+def test_a_job_that_has_ended_takes_no_input_as_if_it_had_no_shell() -> None:
+    script = running()
+    script(asked(STDIN, data("a")))
+    script(asked(STDIN, data("b")))
+    done(script)
+    (late,) = script(asked(STDIN, data("c")))
+    assert late.errnum == Errno.ENOSYS
+    answers = script(Fed(7, open=False))
+    assert [each.errnum for each in answers] == [Errno.ENOSYS, 0]
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        (None, "payload: expected an object"),
+        (data("a", rank="1"), "expected stream stdin of rank all, got 'stdin' of rank '1'"),
+        (data("%", encoding="base64"), "data: expected base64"),
+        ({"stream": "stdin", "data": 7}, "data: expected text, got int"),
+    ],
+)
+def test_what_is_no_input_is_refused(payload: Any, text: str) -> None:
+    (refused,) = running()(asked(STDIN, payload))
+    assert refused.errnum == Errno.EPROTO
+    assert text in refused.payload
+
+
+def test_input_of_another_user_and_other_methods_are_refused() -> None:
+    script = running()
+    (refused,) = script(asked_by_guest(STDIN, data("a")))
+    assert refused.errnum == Errno.EPERM
+    (unknown,) = script(asked(f"{SHELL}.proctable", {}))
+    assert unknown.errnum == Errno.ENOSYS
+
+
+def test_who_is_gone_gets_no_answer_and_a_lost_shell_host_refuses_the_others() -> None:
+    script = running()
+    script(asked(STDIN, data("a"), by="alice"))
+    script(asked(STDIN, data("b"), by="alice"))
+    script(asked(STDIN, data("c"), by="bob"))
+    script(gone("job-exec", "alice"))
+    answers = [each for each in script(ShellLost("it died")) if hasattr(each, "errnum")]
+    assert [(each.routes[0], each.errnum) for each in answers] == [("bob", Errno.EIO)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "jobid"),
+    [(STDIN, 7), (f"{SHELL}.kill", None), ("job-exec.stdin", None), ("1-shell-.stdin", None)],
+)
+def test_the_job_is_named_by_the_service(topic: str, jobid: int | None) -> None:
+    assert job_of_shell(topic) == jobid
