@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flux_trio.config import Access, Config, JobSize, Policy, parse_config, read_config
+from flux_trio.config.policy import PolicyTable, override
 from tests.support.configured import refusal_of
 
 EVERYTHING = """
@@ -211,3 +217,41 @@ TWO = "[queues.a]\n[queues.b]\n"
 def test_what_is_wrong_is_refused_and_named(text: str, complaint: str) -> None:
     """33.impl.5, 33.policy.2, 33.prioritypolicy.1, 33.defaults.4, 33.defaults.5, 33.queues.2-3."""
     assert refusal_of(text) == f"config.{complaint}"
+
+
+TABLES = st.recursive(
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 2), max_size=3),
+    lambda inner: st.dictionaries(
+        st.sampled_from("abc"), st.one_of(st.integers(0, 2), inner), max_size=3
+    ),
+    max_leaves=12,
+)
+
+
+def leaves(
+    table: dict[str, Any], at: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The paths in a table, with the value of each; an empty table has none."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*at, name))
+        else:
+            yield (*at, name), value
+
+
+@given(TABLES, TABLES)
+def test_scheduler_tables_are_merged_leaf_by_leaf_however_deep(
+    general: dict[str, Any], own: dict[str, Any]
+) -> None:
+    """33.schedpolicy.1, 33.queues.6."""
+    expected = deepcopy(general)
+    for (*above, name), value in leaves(own):
+        table = expected
+        for step in above:
+            if not isinstance(table.get(step), dict):
+                table[step] = {}
+            table = table[step]
+        if value != {} or not isinstance(table.get(name), dict):
+            table[name] = value
+    merged = override(PolicyTable(scheduler=general), PolicyTable(scheduler=own))
+    assert merged.scheduler == expected

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.calls import AGAIN, AGAIN_S
 from flux_trio.cores.exec.core import ExecCore
@@ -17,6 +21,7 @@ from tests.support.exec_script import (
     ExecScript,
     begin_journal,
     job_exception,
+    journal,
     resources,
     simulated,
     start_request,
@@ -178,3 +183,33 @@ def test_job_that_is_over_is_forgotten() -> None:
 
 def ended(request: Request, errnum: Errno, text: str) -> Response:
     return Response(request.topic, text, errnum, request.matchtag)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_expirations_agree_at_rest_in_whatever_order_the_next_job_manager_speaks(seed: int) -> None:
+    """A start before the journal or after it, updates stored before, between and after them."""
+    rng = Random(seed)
+    script = ExecScript()
+    ends = timers(script.start(7, simulated("1d"), resources(expiration=START_AT + 5)))
+    ends += timers(begin_journal(script))
+    expiration, log = START_AT + 5.0, running(48.0)
+    has_started = follows = True
+    for act in [*rng.choices(["next", "start", "journal", "update", "update"], k=25), "start"]:
+        if act == "next":
+            script.next_manager()
+            has_started = follows = False
+        elif act == "start" and not has_started:
+            ends += timers(script(start_request(7, simulated("1d"), reattach=True)))
+            has_started = True
+        elif act == "journal" and not follows:
+            ends += timers(begin_journal(script))
+            follows = True
+        elif act == "update":
+            expiration += rng.choice([-20.0, 10.0, 40.0]) if expiration > START_AT + 25 else 10.0
+            log.append(event("resource-update", expiration=expiration))
+            script.kvs[job_key(7, "eventlog")] = format_eventlog(log)
+            if follows:
+                ends += timers(script(journal(script, 7, expiration)))
+    if not follows:
+        ends += timers(begin_journal(script))
+    assert ends[-1] == expiration

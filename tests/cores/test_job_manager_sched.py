@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from flux_trio.messages import topics
 from flux_trio.protocols import JobState, SetPriority
 from tests.support.asking import asked
 from tests.support.manager_script import (
@@ -369,3 +371,58 @@ def test_stopped_queue_takes_its_requests_back_and_sends_them_again(m: ManagerSc
         m.alloc(jobid, CANCEL)
     assert m.execute(9, "finish", "release final") == ["sched.free 9"]
     assert allocs(m.queue(start=True)) == [3, 1, 4]
+
+
+class LimitedScheduler:
+    """A scheduler that answers each sched.cancel at once. `sent` are the jobs that it has."""
+
+    def __init__(self, limit: int) -> None:
+        self.m = limited(limit)
+        self.sent: set[int] = set()
+        self.urgencies: dict[int, int] = {}  # of the jobs without resources
+
+    def take(self, did: list[str]) -> None:
+        for each in did:
+            topic, _, rest = each.partition(" ")
+            if topic == topics.SCHED_ALLOC:
+                self.sent.add(int(rest))
+            elif topic == topics.SCHED_CANCEL:
+                self.sent.discard(int(rest))
+                self.take(self.m.alloc(int(rest), CANCEL))
+
+    def submit(self, jobid: int, urgency: int) -> None:
+        self.urgencies[jobid] = urgency
+        self.take(self.m.submit(jobid, urgency=urgency))
+
+    def change(self, jobid: int, urgency: int) -> None:
+        self.urgencies[jobid] = urgency
+        self.take(self.m.urgency(jobid, urgency))
+
+    def grant(self, jobid: int) -> None:
+        self.sent.discard(jobid)
+        del self.urgencies[jobid]
+        self.take(self.m.alloc(jobid))
+
+    def rank(self, jobid: int) -> tuple[int, int]:
+        return -self.urgencies[jobid], jobid
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_job_that_waits_is_better_than_the_lowest_one_sent(seed: int) -> None:
+    """readings: Limited mode and priority. Urgencies of jobs that were sent change, and others."""
+    rng = Random(seed)
+    sched = LimitedScheduler(rng.randint(1, 3))
+    for number in range(1, 40):
+        act = rng.random() if sched.urgencies else 0.0
+        if act < 0.3:
+            sched.submit(number, rng.choice([8, 16, 24]))
+        elif act < 0.6 and sched.sent:
+            sched.change(rng.choice(sorted(sched.sent)), rng.choice([4, 8, 12, 20]))
+        elif act < 0.9 or not sched.sent:
+            sched.change(rng.choice(sorted(sched.urgencies)), rng.choice([4, 10, 18, 26]))
+        else:
+            sched.grant(rng.choice(sorted(sched.sent)))
+        waiting = sched.urgencies.keys() - sched.sent
+        assert sched.sent or not waiting
+        if waiting:
+            assert min(map(sched.rank, waiting)) > max(map(sched.rank, sched.sent))

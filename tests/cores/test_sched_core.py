@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import msgspec
@@ -301,3 +302,30 @@ def test_requests_that_want_no_answer_get_none(script: SchedScript) -> None:
         topics.SCHED_EXPIRATION, {"id": 1}, flags=int(Flag.NORESPONSE), rolemask=1, routes=("a",)
     )
     assert script.turn(request) == []
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+@pytest.mark.parametrize("seed", range(20))
+def test_updated_expiration_is_planned_with_as_one_that_was_there_from_the_start(
+    policy: str, seed: int
+) -> None:
+    """27.expiration.12; 0 is a job that never ends."""
+    rng = Random(seed)
+    ends = {jobid: rng.choice([0.0, 5.0, 20.0, 200.0]) for jobid in (1, 2)}
+    before = {jobid: rng.choice([0.0, 10.0, 100.0]) for jobid in ends}
+    wait = [
+        alloc(jobid, jobspec(rng.randint(1, 3), duration=rng.choice([2.0, 15.0, 50.0])))
+        for jobid in range(3, 8)
+    ]
+
+    def plan(durations: dict[int, float], updates: dict[int, float]) -> list[Any]:
+        script = SchedScript(policy)
+        script.attach(machine(1, 3))
+        script.turn(*(alloc(jobid, jobspec(duration=durations[jobid])) for jobid in durations))
+        for jobid, end in updates.items():
+            expiration = script.now + end if end else 0
+            script.turn(tell("expiration", id=jobid, expiration=expiration))
+        said = [*answers(script.turn(*wait)), *answers(script.turn(TimerFired("annotate")))]
+        return [each for each in said if "annotations" in each or each["type"] == 0]
+
+    assert plan(before, ends) == plan(ends, {})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from random import Random
 
 import pytest
+import trio
+import trio.testing
 
 from flux_trio.shell.input import NO_PIPES, PIPES_MAX, JobInputs
 from flux_trio.shell.protocol import Attach, Done, Fed, Feed, List, Listing, Signal, Started
@@ -84,3 +88,45 @@ async def test_pipe_of_a_task_that_is_not_launched_is_closed() -> None:
     with pytest.raises(FileNotFoundError), inputs.pipe(1, 0, wanted=True):
         raise FileNotFoundError
     assert inputs.has_room(PIPES_MAX)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_writes_of_several_connections_do_not_mix_and_one_that_is_lost_leaves_a_prefix(
+    seed: int,
+) -> None:
+    """The task reads slowly; a connection is lost in the middle of a write, the next one writes."""
+    rng = Random(seed)
+    inputs = JobInputs()
+    read = bytearray()
+    with inputs.pipe(1, 0, wanted=True) as reader:
+        assert reader is not None
+        task = trio.lowlevel.FdStream(os.dup(reader))
+    feeds = [bytes([number]) * rng.choice([1, 100, 3 * PIPE_BYTES]) for number in range(1, 6)]
+    lost = rng.sample(range(5), 2)
+    scopes = [trio.CancelScope() for _ in feeds]
+    to_lose = list(lost)
+
+    async def feed(number: int) -> None:
+        with scopes[number]:
+            await inputs.feed(Feed(1, feeds[number], eof=False))
+
+    async def read_slowly() -> None:
+        while data := await task.receive_some(rng.choice([7, PIPE_BYTES])):
+            read.extend(data)
+            if to_lose and rng.random() < 0.3:
+                scopes[to_lose.pop()].cancel()
+
+    async with task, trio.open_nursery() as reading:
+        async with trio.open_nursery() as feeding:
+            for number in range(len(feeds)):
+                feeding.start_soon(feed, number)
+                await trio.testing.wait_all_tasks_blocked()
+            reading.start_soon(read_slowly)
+        inputs.end(1)
+    rest = bytes(read)
+    for number, data in enumerate(feeds):
+        prefix = rest[: len(rest) - len(rest.lstrip(data[:1]))]
+        assert len(prefix) <= len(data)
+        assert number in lost or len(prefix) == len(data)
+        rest = rest[len(prefix) :]
+    assert rest == b"", "writes have mixed"
