@@ -46,7 +46,7 @@ from flux_trio.client.link import ClientStatistics
 
 if TYPE_CHECKING:
     from flux_trio.client.blocking import BlockingClient, BlockingJob, connect
-    from flux_trio.client.executor import FluxTrioExecutor, FluxTrioFuture
+    from flux_trio.client.executor import FluxTrioExecutor, FluxTrioFuture, ResultUnreadable
 
 __all__ = [
     "BACKUP_FILE",
@@ -80,6 +80,7 @@ __all__ = [
     "NoInstance",
     "Piece",
     "Result",
+    "ResultUnreadable",
     "await_instance",
     "command_jobspec",
     "connect",
@@ -95,6 +96,7 @@ _HOMES: Final = {
     "BlockingJob": "blocking",
     "FluxTrioExecutor": "executor",
     "FluxTrioFuture": "executor",
+    "ResultUnreadable": "executor",
     "connect": "blocking",
 }
 """The module of each name that commands do not need: it is imported when it is first used."""

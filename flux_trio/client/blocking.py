@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 from anyio.from_thread import start_blocking_portal
 
 from flux_trio.client.client import Client, open_client
-from flux_trio.client.errors import ConnectionLost
+from flux_trio.client.errors import ConnectionLost, check_process
 from flux_trio.client.find import find_instance
 from flux_trio.client.jobs import Job, Piece, Result
 from flux_trio.formats import Event, Jobspec
@@ -46,13 +46,14 @@ class BlockingClient:
     """A `Client` whose calls wait; any number of threads may use it. They raise what its raise."""
 
     def __init__(self, uri: str, token: str) -> None:
+        self._pid = os.getpid()
         with ExitStack() as opened:
             self._portal = opened.enter_context(start_blocking_portal(backend="asyncio"))
             self._client: Client = opened.enter_context(
                 self._portal.wrap_async_context_manager(open_client(uri, token))
             )
             thread = self._portal.call(threading.get_ident)
-            self._end = weakref.finalize(self, _close, opened.pop_all(), thread)
+            self._end = weakref.finalize(self, _close, opened.pop_all(), thread, self._pid)
 
     def __enter__(self) -> Self:
         return self
@@ -85,8 +86,9 @@ class BlockingClient:
     def _wait(self, function: Callable[[*Arguments], Awaitable[T]], *arguments: *Arguments) -> T:
         """Call `function` in the event loop, and wait for its result; by ctrl-C it is cancelled.
 
-        Raises ConnectionLost if this client is closed.
+        Raises ConnectionLost if this client is closed, or was opened in another process.
         """
+        check_process(self._pid)
         if not self._end.alive:
             raise ConnectionLost("this client is closed")
         future = self._portal.start_task_soon(function, *arguments)
@@ -157,8 +159,13 @@ class BlockingJob:
                 raise
 
 
-def _close(opened: ExitStack, thread: int) -> None:
-    """End a connection whose event loop runs in `thread`; that may be where it is collected."""
+def _close(opened: ExitStack, thread: int, pid: int) -> None:
+    """End a connection whose event loop runs in `thread`; that may be where it is collected.
+
+    In a fork of the process `pid` there is no such thread.
+    """
+    if os.getpid() != pid:
+        return
     if threading.get_ident() == thread:
         threading.Thread(target=opened.close).start()
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 
 class ClientError(Exception):
     """The base class of these errors; the text is one sentence for the user."""
@@ -27,3 +29,12 @@ class MissingKey(ClientError, KeyError):
 
 class ConnectionLost(ClientError):
     """The connection to the instance broke, or the instance ended it."""
+
+
+def check_process(pid: int) -> None:
+    """Raise ConnectionLost if this is not the process `pid`, in which the client was opened."""
+    if os.getpid() != pid:
+        raise ConnectionLost(
+            f"this client was opened in process {pid}, of which this one is a fork: "
+            "open another one here"
+        )

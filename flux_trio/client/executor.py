@@ -25,10 +25,11 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from flux_trio.client.client import Client, open_client
-from flux_trio.client.errors import ClientError
+from flux_trio.client.errors import ClientError, check_process
 from flux_trio.client.find import find_instance
 from flux_trio.client.jobs import Job, JobFailed, Result, command_jobspec
 from flux_trio.formats import Event, FormatError, Jobspec
+from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.messages import FluxError
 
 JOBS_MAX: Final = 1000
@@ -43,6 +44,13 @@ Heard: TypeAlias = "Callable[[FluxTrioFuture, Event], object]"
 
 class ExecutorEnded(ClientError):
     """The executor ended before the job."""
+
+
+class ResultUnreadable(ClientError):
+    """What a function returned or raised cannot be pickled, or cannot be unpickled here.
+
+    The text has what is known of it; the cause, if there is one, says why it cannot be unpickled.
+    """
 
 
 class FunctionRaised(Exception):
@@ -125,6 +133,9 @@ class FluxTrioExecutor(Executor):
     def __init__(
         self, uri: str | None = None, token: str = "", *, jobs_max: int = JOBS_MAX
     ) -> None:
+        self._pid = os.getpid()
+        # what a function of the program raises there is of this module (`called`)
+        sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
         address = find_instance(os.environ) if uri is None else (uri, token)
         self._futures: set[FluxTrioFuture] = set()  # those that are not done
         self._numbers = itertools.count()
@@ -156,10 +167,12 @@ class FluxTrioExecutor(Executor):
         `work` is a jobspec, or a command: a list of words, to which `kwargs` has the shape of
         `Jobspec.from_command`. It may be a function, too, which a job calls with `args` and
         `kwargs`: all of it, and what it returns, has to be picklable. `urgency` and `flags` are
-        those of the submission. Raises RuntimeError after `shutdown`.
+        those of the submission. Raises RuntimeError after `shutdown`, ConnectionLost in a fork of
+        the process that opened this executor, and TypeError for a command that is one text.
 
         The future raises JobFailed if the job was ended before it had an exit code, FluxError if it
-        was refused, and what the function has raised.
+        was refused, what the function has raised, and ResultUnreadable if that, or what it
+        returned, could not be brought here.
         """
         urgency, flags = kwargs.pop("urgency", 16), kwargs.pop("flags", 0)
         ends: Ending = _exit_code
@@ -173,7 +186,7 @@ class FluxTrioExecutor(Executor):
         elif isinstance(work, Jobspec | dict):
             jobspec = work
         else:
-            jobspec = command_jobspec(list(work), **kwargs)
+            jobspec = command_jobspec(work, **kwargs)
         return self._start(lambda: self._client.submit(jobspec, urgency, flags), ends)
 
     def attach(self, jobid: int | str) -> FluxTrioFuture:
@@ -187,8 +200,11 @@ class FluxTrioExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; with `wait`, return when all are over.
 
-        With `cancel_futures`, jobs that are not submitted yet are not.
+        With `cancel_futures`, jobs that are not submitted yet are not. In a fork of the process
+        that opened this executor nothing is done: the jobs are those of that process.
         """
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             self._is_shut = True
             running = list(self._futures)
@@ -203,6 +219,7 @@ class FluxTrioExecutor(Executor):
             threading.Thread(target=self.shutdown, daemon=False).start()
 
     def _start(self, find: Finding, ends: Ending) -> FluxTrioFuture:
+        check_process(self._pid)
         future = FluxTrioFuture()
         with self._lock:
             if self._is_shut:
@@ -252,13 +269,21 @@ def _returned(path: Path, result: Result, job: Job) -> Any:
     """Return what the function returned, or raise what it raised; remove its files."""
     answer = result_file(path)
     try:
-        value, error = pickle.loads(answer.read_bytes())
+        what, pickled = pickle.loads(answer.read_bytes())
     except FileNotFoundError:
         how = result.text or f"its process ended with exit code {result.returncode}"
         raise JobFailed(f"job {job}: {how}, before the function returned") from None
     finally:
         path.unlink(missing_ok=True)
         answer.unlink(missing_ok=True)
+    if pickled is None:
+        raise ResultUnreadable(f"job {job}: {what}")
+    said, why_not = attempt(pickle.loads, pickled)
+    if why_not is not None:
+        raise ResultUnreadable(
+            f"job {job}: {what}, which cannot be unpickled: {describe(why_not)}"
+        ) from why_not
+    value, error = said
     if error is not None:
         raise FunctionRaised from error
     return value

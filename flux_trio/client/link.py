@@ -5,6 +5,7 @@ Two tasks run it, `read` and `write`; the client's users call everything else.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from flux_trio.client.credit import CreditPool
-from flux_trio.client.errors import ConnectionLost
+from flux_trio.client.errors import ConnectionLost, check_process
 from flux_trio.client.responses import STREAM_QUEUE_MAX, Answer, Queue, Reply
 from flux_trio.client.websocket import WebSocket
 from flux_trio.formats.glob import glob_matches
@@ -54,6 +55,7 @@ class Link:
     def __init__(self, socket: WebSocket, uri: str) -> None:
         self._socket = socket
         self._uri = uri
+        self._pid = os.getpid()
         self.calls: Calls[Answer | Queue[dict[str, Any]]] = Calls()
         self.subscriptions: list[tuple[str, Queue[Event]]] = []
         self.credit = CreditPool()
@@ -89,6 +91,7 @@ class Link:
 
     def send(self, request: Request) -> None:
         """Queue `request`. Raises ConnectionLost, LocalProtocolError."""
+        check_process(self._pid)
         if self._lost is not None:
             raise ConnectionLost(str(self._lost))
         data = encode(request)

@@ -150,6 +150,91 @@ def test_what_is_refused_or_cannot_be_passed_on_is_an_error(executor: FluxTrioEx
         missing.result(DEADLINE_S)
 
 
+UNREADABLE = """
+from flux_trio.client import FluxTrioExecutor
+
+class Failed(Exception):
+    def __init__(self, code, reason):
+        super().__init__(f"{code}: {reason}")
+
+class Unreadable:
+    def __reduce__(self):
+        return Failed, ("too few",)
+
+class Mine(Exception):
+    pass
+
+def fail():
+    raise Failed(4, "no input")
+
+def make():
+    return lambda: 0
+
+def raise_mine():
+    raise Mine("here")
+
+if __name__ == "__main__":
+    with FluxTrioExecutor() as executor:
+        for work in ([fail], [make], [abs, Unreadable()], [raise_mine]):
+            error = executor.submit(*work).exception(60)
+            print(type(error).__name__, str(error).partition(": ")[2] or error)
+            print(type(error.__cause__).__name__)
+        print(executor.submit(abs, -1).result(60))
+"""
+
+
+def test_what_a_function_raised_or_returned_is_told_if_it_cannot_be_brought_here(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(UNREADABLE)
+    done = subprocess.run(
+        [sys.executable, file], capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
+    said = done.stdout.splitlines()
+    wrong = "TypeError: Failed.__init__() missing 1 required positional argument: 'reason'"
+    unread = f"the function raised Failed: 4: no input, which cannot be unpickled: {wrong}"
+    assert said[:2] == [f"ResultUnreadable {unread}", "TypeError"]
+    unpickled = "ResultUnreadable the function returned a value, which cannot be pickled: "
+    assert said[2].startswith(unpickled)
+    assert said[4:6] == [
+        f"ResultUnreadable the function cannot be read where it runs: {wrong}",
+        "NoneType",
+    ]
+    assert said[6:] == ["Mine here", "NoneType", "1"]
+
+
+def test_a_command_that_is_one_text_is_refused_before_there_is_a_job(
+    executor: FluxTrioExecutor,
+) -> None:
+    with pytest.raises(TypeError, match='expected a list of words, got the text "hostname"'):
+        executor.submit("hostname")
+
+
+def test_a_client_that_was_inherited_over_fork_says_so() -> None:
+    text = """
+import os, sys
+def say(function, *given):
+    try:
+        function(*given)
+    except Exception as error:
+        print(type(error).__name__, "of which this one is a fork" in str(error), flush=True)
+client, executor = connect(), FluxTrioExecutor()
+job = client.submit(command_jobspec(["true"]))
+if child := os.fork():
+    print(os.waitpid(child, 0)[1], executor.submit(abs, -1).result(), job.result())
+    executor.shutdown()
+else:
+    say(client.call, "broker.info")
+    say(job.state)
+    say(executor.submit, ["true"])
+    os._exit(0)  # as processes of multiprocessing do
+"""
+    with program(text) as running:
+        out, err = running.communicate(timeout=DEADLINE_S)
+    assert out.splitlines() == ["ConnectionLost True"] * 3 + ["0 1 0"], err
+
+
 def test_a_future_is_cancelled_before_its_job_is_submitted() -> None:
     with FluxTrioExecutor(jobs_max=1) as executor:
         first = executor.submit(SLEEP)
