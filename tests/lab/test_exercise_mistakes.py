@@ -103,7 +103,14 @@ def changed(path: Path, right: str, wrong: str) -> types.ModuleType:
     return module
 
 
-def exercised(kit: Kit, module: Any, acts: Sequence[Act], report: Report | None = None) -> Findings:
+def exercised(
+    kit: Kit,
+    module: Any,
+    acts: Sequence[Act],
+    report: Report | None = None,
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Findings:
     """Drive the program of a module through acts, in virtual time."""
     report = report or Report()
 
@@ -113,7 +120,7 @@ def exercised(kit: Kit, module: Any, acts: Sequence[Act], report: Report | None 
     async def run() -> Findings:
         async with trio.open_nursery() as nursery:
             part = Part(partial(InProcess, module, nursery), acts)
-            found = await exercise(kit, [part], report, surround=surround, deadline_s=DEADLINE_S)
+            found = await exercise(kit, [part], report, surround=surround, deadline_s=deadline_s)
             nursery.cancel_scope.cancel()
             return found
         raise AssertionError
@@ -365,3 +372,33 @@ def test_scheduler_that_stays_when_it_is_refused_something_is_named(
 def test_service_is_back_after_a_client_has_stood_in_for_it() -> None:
     title = "the program's ready is refused"
     assert list(fifo_with(*stays("topic"), title, "one job").stuck) == [title]
+
+
+STUCK = (
+    "one job",
+    "a small job gets a higher priority than a large one that waits",
+    "the program is started while a node is drained",
+    "another scheduler has run before",
+)
+
+
+@pytest.mark.parametrize(
+    ("right", "clause"),
+    [(FREED, "27.free.6"), ("            self.answer(job, SUCCESS)\n", "27.alloc.12")],
+)
+def test_after_one_stuck_act_nothing_else_is_said(right: str, clause: str) -> None:
+    found = fifo_with(right, "            pass\n" if clause != "27.free.6" else "", *STUCK)
+    assert {each.clause for each in found.judgement.violations if not each.cause} == {clause}
+    assert {each.blamed for each in found.judgement.violations} == {"the program (scheduler)"}
+    unclear = [each for each in found.clauses if each.id in ("28.online.3", "27.hello.12")]
+    assert [found.verdict(each) for each in unclear] == ["not judged", "not judged"]
+    assert all(clause in each.text() for each in found.ended)
+
+
+def test_deadline_of_later_acts_is_no_shorter_than_what_the_instance_needs() -> None:
+    acts = [act for act in FIFO.acts if act.title in STUCK[:2]]
+    module = changed(SCRIPTS / FIFO.name, FREED, "")
+    found = exercised(FIFO.kit, module, acts, deadline_s=1.5)
+    first, second = found.stuck.values()
+    assert "not within 1.5 s" in first
+    assert "not within 1 s" in second

@@ -12,8 +12,9 @@ from flux_trio.lab.exercise.acts import Act
 from flux_trio.trace import Record
 from flux_trio.views import cause_lines, things_by_clause
 
-_NOT_TRACED: Final = "not judged"
-"""The verdict of a clause that messages cannot show, such as what the program logs."""
+_NOT_JUDGED: Final = "not judged"
+"""The verdict of a clause that messages cannot show, such as what the program logs, and of one that
+acts were about which have not come to their end."""
 
 _LOG_MAX: Final = 5
 """Lines of the instance's log that are shown of an act."""
@@ -71,8 +72,11 @@ class Findings:
     def verdict(self, clause: Clause) -> str:
         """Return `kept`, `broken`, `not exercised` or `not judged`."""
         found = self.judgement.verdicts.get(clause.id, Verdict.NOT_EXERCISED)
-        if found is Verdict.NOT_EXERCISED and clause.observable != "trace":
-            return _NOT_TRACED
+        if found is Verdict.NOT_EXERCISED and (
+            clause.observable != "trace"
+            or any(clause.id in each.act.clauses for each in self.ended)
+        ):
+            return _NOT_JUDGED
         return str(found.value)
 
     def text(self) -> str:

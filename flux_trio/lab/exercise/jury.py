@@ -24,6 +24,7 @@ FORM: Final = "an exercise"
 LONG_TEXT: Final = "6.response.4"
 """Recommends short error texts, and is not judged: those of flux-trio are longer."""
 
+UNFREED: Final = "27.free.6"
 SUSPENSION: Final = "unexplained.suspension"
 
 PROGRAM: Final = "the program"
@@ -50,7 +51,9 @@ class Jury:
         self.is_program: Callable[[str], bool] = bool
         self.records: list[Record] = []
         self._all = load_clauses()
-        self._theirs = {each.id for each in clauses}
+        of_program = {each.id: each.actor for each in clauses}
+        self._theirs = of_program.keys()
+        self._actor = next(iter(of_program.values()), "")
         judged = [each for each in rules_of(edition) if each.clause != LONG_TEXT]
         is_classic = edition == CLASSIC
         self._rules, self._left_out = applicable(judged, Shown(), self._all, classic=is_classic)
@@ -106,14 +109,18 @@ class Jury:
     def end_of_act(self, stuck: str, clause: str) -> Ended:
         """Return how the act has ended: it was `stuck`, or not (""), which breaks a `clause`.
 
-        If the act does not say which, what the program owes now tells it.
+        If the act does not say which, what the program owes now tells it; so does what the program
+        has owed in an earlier act, and owes again.
         """
         broken = self._broken()
-        if not broken and stuck and clause:
-            broken = [self._of_act(stuck, clause)]
-        elif not broken and stuck:
+        if not broken and stuck:
             due = [each for each in self._monitor.debts() if each.clause in self._theirs]
-            broken = self._of_program(due)
+            owed = self._of_program(due)
+            told = {each.clause for each in self._violations}
+            # One mistake is told once: who waits in vain for what is not freed, or is not answered
+            # as before, shows nothing of the clause that the act is about.
+            known = [each for each in owed if each.clause == UNFREED or each.clause in told]
+            broken = known or ([self._of_act(stuck, clause)] if clause else owed)
         return self._ended(broken, stuck)
 
     def at_rest(self, last: Ended) -> Ended:
@@ -141,7 +148,7 @@ class Jury:
     def _of_act(self, text: str, clause: str) -> Violation:
         known = self._all.get(clause)
         sentence = OWN[clause] if known is None else known.text
-        return Violation(clause, sentence, PROGRAM, text, self.records[-1], ())
+        return Violation(clause, sentence, PROGRAM, text, self.records[-1], (), role=self._actor)
 
     def judgement(self, ended: Iterable[Ended]) -> Judgement:
         """Return the judgement of all instances.

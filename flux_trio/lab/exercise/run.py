@@ -91,6 +91,14 @@ LATER_S_MIN: Final = 1.0
 """at least so many seconds, since the instance needs some, too."""
 
 
+async def _starts(stage: Stage) -> None:
+    await stage.serve()
+
+
+START: Final = Act("the program is started", "it serves", (), _starts)
+"""What comes before all acts: if it ends with something broken, no act is played."""
+
+
 class Report:
     """Is told how an exercise gets on while it runs; this one ignores it."""
 
@@ -159,7 +167,7 @@ async def exercise(
             with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
                 done = await play.on(surround(kit, Path(directory)), must_serve=is_first)
             ended += done
-            left = left[len(done) :]
+            left = left[len(done) :] if done[-1].act is not START else []
     judgement = jury.judgement(ended)
     wanted = judgement.wanted()
     records = {each.n: each for each in jury.records if each.n in wanted}
@@ -217,8 +225,8 @@ class _Play:
         instance.trace.add_sink(stage.observe)
         done: list[Ended] = []
         try:
-            if must_serve:
-                await _watched(stage, stage.serve)
+            if must_serve and (failed := await self._begun(stage)):
+                return [failed]
             for act in self.acts:
                 self.report.begins(act)
                 done.append(await self._ended(act, stage))
@@ -231,6 +239,22 @@ class _Play:
         if done[-1].is_clean:
             done[-1] = self.jury.at_rest(done[-1])
         return done
+
+    async def _begun(self, stage: Stage) -> Ended | None:
+        """Start the program; return what it has broken if it does not serve then.
+
+        Raises Stuck if it is broken in no way that a clause is about.
+        """
+        self.jury.hear(START)
+        try:
+            await _watched(stage, stage.serve, self.jury)
+        except Stuck as stuck:
+            ended = self.jury.end_of_act(str(stuck), stuck.clause)
+            if not ended.broken:
+                raise
+        else:
+            ended = self.jury.end_of_act("", "")
+        return None if ended.is_clean else ended
 
     async def _ended(self, act: Act, stage: Stage) -> Ended:
         """Play an act; return how it has ended."""
