@@ -20,6 +20,8 @@ import trio
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellInput, ShellLost
 from flux_trio.process.console import own_command
 from flux_trio.process.patience import telling_if_slow
+from flux_trio.process.threads import OWN
+from flux_trio.shell.begun import begun_host, end, tell
 from flux_trio.shell.protocol import (
     ALREADY_RUNNING,
     LOG_NAME,
@@ -54,6 +56,7 @@ class ShellClient:
         self._post = post
         self._stream: ShellStream[ShellNotice] | None = None
         self._is_launching = False
+        self._begun = begun_host.get()
 
     def send(self, request: ShellRequest) -> None:
         """Send `request` without waiting; drop it if there is no connection."""
@@ -114,6 +117,8 @@ class ShellClient:
     async def _find(self) -> tuple[ShellStream[ShellNotice], list[ShellNotice]]:
         while True:
             connection = await self._connect()
+            if connection is not None and self._begun is not None:
+                self._begun.drop()  # there is a host
             if connection is None:
                 if await self._launch() == ALREADY_RUNNING:
                     await trio.sleep(RETRY_S)
@@ -144,22 +149,35 @@ class ShellClient:
 
     async def _launch(self) -> int:
         """Start a host, unless one runs; return the exit status. Raises ShellUnavailableError."""
-        command = own_command("flux_trio.shell", str(self._directory))
         self._is_launching = True
         try:
-            result = await trio.run_process(
-                command, stdin=subprocess.DEVNULL, capture_stderr=True, check=False
-            )
+            status, errors = await self._launched()
         except OSError as error:
             raise ShellUnavailableError(f"cannot start the shell host: {error}") from None
         finally:
             self._is_launching = False
-        if result.returncode not in (0, ALREADY_RUNNING):
-            last = result.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            if result.returncode < 0:
-                last = f"it was killed by signal {-result.returncode}"
+        if status not in (0, ALREADY_RUNNING):
+            last = errors.strip().rpartition("\n")[2]
+            if status < 0:
+                last = f"it was killed by signal {-status}"
             raise ShellUnavailableError(f"cannot start the shell host: {last}")
-        return result.returncode
+        return status
+
+    async def _launched(self) -> tuple[int, str]:
+        """Let a host start; return its exit status and errors. A cancel kills it. OSError."""
+        begun = None if self._begun is None else self._begun.take()
+        if begun is None:
+            command = own_command("flux_trio.shell", str(self._directory))
+            result = await trio.run_process(
+                command, stdin=subprocess.DEVNULL, capture_stderr=True, check=False
+            )
+            return result.returncode, result.stderr.decode(errors="replace")
+        try:
+            errors = await OWN.run(tell, begun, abandon_on_cancel=True)
+        except trio.Cancelled:
+            end(begun)
+            raise
+        return begun.returncode, errors
 
 
 async def _first_answer(

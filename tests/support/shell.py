@@ -130,7 +130,7 @@ def no_process_left(directory: Path) -> Iterator[None]:
 def hosts(directory: Path) -> list[int]:
     """The shell hosts of `directory`, by process id."""
     words = b"flux_trio.shell\0" + str(directory).encode() + b"\0"
-    return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
+    return [pid for pid in _processes() if words in _read(pid, "cmdline")]
 
 
 def tasks(directory: Path) -> list[int]:
@@ -146,7 +146,7 @@ async def tasks_in_number(directory: Path, count: int) -> list[int]:
 
 def processes_of(words: bytes) -> list[int]:
     """The processes whose command ends with `words`, a NUL after each."""
-    return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
+    return [pid for pid in _processes() if words in _read(pid, "cmdline")]
 
 
 def processes_about(word: str) -> list[int]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from flux_trio.cli.terminal.errors import remark
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import POLICY, spoken_edition
+
+if TYPE_CHECKING:
+    from flux_trio.shell.begun import BegunHost
 
 LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
@@ -139,6 +142,8 @@ def start(
     default = None if command or in_job else default_statedir(os.environ)
     with ExitStack() as opened:
         directory, lasting = opened.enter_context(state_directory(named, default))
+        if (host := _begin_shell_host(directory)) is not None:
+            opened.callback(host.drop)
         started = opened.enter_context(sign_of_start(directory))
 
         from flux_trio.cli.instance.ending import Ending
@@ -168,3 +173,16 @@ def start(
             ending=Ending(opened.close, directory / HELD_FILE),
         )
         ctx.exit(run(startup))
+
+
+def _begin_shell_host(statedir: Path) -> BegunHost | None:
+    """Let the process that an instance waits for last import while this one does."""
+    from flux_trio.shell.begun import BegunHost, begun_host
+    from flux_trio.shell.protocol import SHELL_DIRECTORY
+
+    try:
+        host = BegunHost(statedir / SHELL_DIRECTORY)
+    except OSError:  # no process or descriptor is free: the launch says so, if it is needed
+        return None
+    begun_host.set(host)
+    return host
