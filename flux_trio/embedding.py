@@ -7,6 +7,7 @@ the host's loop, and a host that blocks for a second would make the instance mis
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 import time
@@ -14,15 +15,16 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import anyio
 import anyio.to_thread
 import msgspec
 import trio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from flux_trio.broker import ModuleCrashed, ModuleNotStarted
-from flux_trio.client import SOCKET_FILE, Client, open_client
+from flux_trio.client import SOCKET_FILE, BlockingClient, Client, connect, open_client
 from flux_trio.config import (
     Config,
     FakeResourcesConfig,
@@ -71,7 +73,10 @@ class Embedded:
             yield client
 
     async def crash(self, module: str) -> None:
-        """Let a module end without a farewell: kvs, resource, job-manager, job-exec, sched, ..."""
+        """Let a module end without a farewell: resource, job-manager, job-exec, sched, ...
+
+        It is refused for kvs, without which an instance ends.
+        """
         await self._ask(topics.MODULE_KILL, name=module)
 
     async def unload(self, module: str) -> None:
@@ -121,7 +126,8 @@ async def open_instance(
     `statedir` the state is temporary, and jobs that are active at the end are canceled; else they
     go on, and the next instance there takes them over. `config` has everything else, as TOML.
 
-    Raises ValueError for fewer than one node or core, TypeError for `plugins` of another type,
+    Raises ValueError for fewer than one node or core, TypeError for a number that is not whole and
+    for `plugins` of another type,
     FormatError for a wrong `config`, `edition` or name of a `policy`, and InstanceFailed if the
     instance does not start, and also if it ends by itself, when a service has crashed that it
     cannot do without: then the block is cancelled. Errors of the block are raised as they are.
@@ -139,6 +145,76 @@ async def open_instance(
                 yield Embedded(directory)
 
 
+class StartedInstance:
+    """An instance that `start_instance` has started; its calls wait.
+
+    It ends at the end of a `with` block, at `stop`, or with the program.
+    """
+
+    def __init__(self, portal: BlockingPortal, embedded: Embedded, opened: ExitStack) -> None:
+        self.statedir = embedded.statedir
+        self.uri = embedded.uri
+        self._portal = portal
+        self._embedded = embedded
+        self._opened = opened
+        atexit.register(self.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def connect(self) -> BlockingClient:
+        """Return a client, which is the instance's owner; the caller closes it."""
+        return connect(self.uri)
+
+    def stop(self) -> None:
+        """End the instance; a second call has no effect.
+
+        Raises InstanceFailed if it has ended by itself.
+        """
+        atexit.unregister(self.stop)
+        self._opened.close()
+
+    def crash(self, module: str) -> None:
+        """Let a module end without a farewell, as `Embedded.crash`."""
+        self._portal.call(self._embedded.crash, module)
+
+    def unload(self, module: str) -> None:
+        """End a module in order."""
+        self._portal.call(self._embedded.unload, module)
+
+    def load(self, module: str) -> None:
+        """Start a module that has crashed or was unloaded."""
+        self._portal.call(self._embedded.load, module)
+
+    def reload(self, module: str) -> None:
+        """End a module in order, and start it again."""
+        self._portal.call(self._embedded.reload, module)
+
+    def take_down(self, targets: str, reason: str = "") -> None:
+        """Take nodes, an idset or a hostlist, for lost: their jobs end with an exception."""
+        self._portal.call(self._embedded.take_down, targets, reason)
+
+    def bring_up(self, targets: str) -> None:
+        """Take nodes for working again."""
+        self._portal.call(self._embedded.bring_up, targets)
+
+
+def start_instance(**wanted: Any) -> StartedInstance:
+    """Start an instance in a thread of its own, and return when it is ready.
+
+    It is for programs without async code, for fixtures of tests, and for notebooks, where one cell
+    starts an instance and another one stops it. `wanted` is what `open_instance` takes; so are the
+    errors.
+    """
+    with ExitStack() as opened:
+        portal = opened.enter_context(start_blocking_portal(backend="trio"))
+        block = portal.wrap_async_context_manager(open_instance(**wanted))
+        return StartedInstance(portal, opened.enter_context(block), opened.pop_all())
+
+
 def _config(
     config: str | Config,
     nodes: int | None,
@@ -150,6 +226,8 @@ def _config(
 ) -> Config:
     """Return `config` with what the other arguments say; what they do not say stays."""
     for name, number in (("nodes", nodes), ("cores", cores)):
+        if number is not None and type(number) is not int:
+            raise TypeError(f"{name}: expected a whole number, got {number!r}")
         if number is not None and number < 1:
             raise ValueError(f"{name}: expected at least 1, got {number}")
     read = parse_config(config) if isinstance(config, str) else config
@@ -223,6 +301,8 @@ async def _running(
             if not lasting:
                 await end_jobs(instance)
     except BaseExceptionGroup as group:
+        if not has_begun:  # a cancel of the caller comes with what it did to modules that started
+            await trio.lowlevel.checkpoint_if_cancelled()
         crash = next((each for each in leaves(group) if isinstance(each, ModuleCrashed)), None)
         if crash is None and has_begun:
             error = sole_error(group)

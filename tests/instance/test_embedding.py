@@ -18,7 +18,7 @@ import trio
 from docs.make_samples import DOCS
 from flux_trio import embedding, jobtap
 from flux_trio.client import ClientError, command_jobspec
-from flux_trio.embedding import Embedded, InstanceFailed, open_instance
+from flux_trio.embedding import Embedded, InstanceFailed, open_instance, start_instance
 from flux_trio.formats import FormatError, Jobspec
 from flux_trio.messages import FluxError
 from flux_trio.store.sqlite_store import SqliteStore
@@ -228,12 +228,48 @@ def test_a_block_that_fails_while_the_instance_ends_hears_why_it_ends(
     [
         ("in_trio.py", "exit code 0\nexception exec: "),
         ("in_asyncio.py", "resource-offline\nsuccess True\n999\n"),
+        ("in_cells.py", "exit code 0\n"),
     ],
 )
 def test_the_samples_do_what_they_say(name: str, said: str) -> None:
     command = [sys.executable, str(SAMPLES / name)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.startswith(said)
+
+
+def test_the_sample_of_pytest_passes() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_in_pytest.py"]
+    done = subprocess.run(
+        command, cwd=SAMPLES, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert "1 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.3])
+def test_a_cancel_while_an_instance_opens_is_a_cancel(after: float) -> None:
+    async def main() -> bool:
+        with trio.move_on_after(after) as scope:
+            async with open_instance(simulate=True):
+                await trio.sleep_forever()
+        return scope.cancelled_caught
+
+    assert trio.run(main)
+
+
+def test_an_instance_is_started_and_stopped_without_async_code() -> None:
+    before = threading.active_count()
+    with start_instance(nodes=2, simulate=True) as instance:
+        with instance.connect() as client:
+            job = client.submit(command_jobspec(["true"], duration=1000))
+            instance.crash("sched")
+            instance.load("sched")
+            instance.take_down("0-1")
+            assert not job.wait().success
+        instance.stop()
+        instance.stop()
+    assert threading.active_count() == before
+    with pytest.raises(TypeError, match=r"nodes: expected a whole number, got 1\.5"):
+        start_instance(nodes=1.5)
 
 
 def broken() -> jobtap.Plugin:
