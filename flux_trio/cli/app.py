@@ -22,7 +22,7 @@ from flux_trio.process.console import UTF8_MODE, fill_standard_descriptors
 from flux_trio.process.groups import holds
 
 HEADINGS: Final = {
-    "An instance": {"start": "instance", "demo": "instance"},
+    "An instance": {"start": "instance", "shell": "instance", "demo": "instance"},
     "Jobs": {
         "submit": "submit",
         "bulksubmit": "submit",

@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from flux_trio.client import (
+    FLUX_URI_VARIABLE,
     INSIDE_VARIABLE,
     JOB_VARIABLE,
     LOCAL_SCHEME,
@@ -152,11 +153,16 @@ def _new_expiration(event: Event) -> float | None:
 
 
 def environment_inside(
-    environ: Mapping[str, str], statedir: str, enclosing: Enclosing | None
+    environ: Mapping[str, str], statedir: str, enclosing: Enclosing | None, native_uri: str = ""
 ) -> dict[str, str]:
-    """Return the environment of the command: it names the new instance and its parent."""
+    """Return the environment of the command: it names the new instance and its parent.
+
+    Flux's own programs reach the instance at `native_uri`, "" if they may not come in.
+    """
     inside = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
     inside |= {STATEDIR_VARIABLE: statedir, INSIDE_VARIABLE: statedir}
+    if native_uri:
+        inside[FLUX_URI_VARIABLE] = native_uri
     if enclosing is not None:
         inside |= {PARENT_VARIABLE: enclosing.uri, ENCLOSING_VARIABLE: environ[JOB_VARIABLE]}
     return inside

@@ -41,7 +41,7 @@ from flux_trio.cli.judge.monitoring import FINISH_S_MAX, Monitoring, open_monito
 from flux_trio.cli.judge.traces import written_trace
 from flux_trio.cli.terminal.config_file import read_config_file
 from flux_trio.cli.terminal.errors import CommandError, complain
-from flux_trio.client import STATEDIR_VARIABLE
+from flux_trio.client import FLUX_URI_VARIABLE, STATEDIR_VARIABLE
 from flux_trio.config import Config
 from flux_trio.embedding import Step, cancel_jobs, end_jobs
 from flux_trio.formats import FormatError, Idset, parse_duration
@@ -357,7 +357,9 @@ async def _serve(
         _announce(instance, startup.statedir)
         await _wait_for_end(instance, signals)
         return 0
-    environment = environment_inside(os.environ, str(startup.statedir), enclosing)
+    environment = environment_inside(
+        os.environ, str(startup.statedir), enclosing, instance.native_uri
+    )
     cancels = enclosing is not None and not startup.lasting
     startup.ending.forwards = True
     try:
@@ -381,6 +383,10 @@ def _announce(instance: Instance, statedir: Path) -> None:
         f"flux-trio: instance at {instance.uri} is ready; to reach it from elsewhere: "
         f"export {STATEDIR_VARIABLE}={statedir}"
     )
+    if instance.native_uri:
+        STDOUT.write(
+            f"flux-trio: for Flux's own programs: export {FLUX_URI_VARIABLE}={instance.native_uri}"
+        )
 
 
 async def _wait_for_end(instance: Instance, signals: AsyncIterator[int]) -> None:

@@ -11,6 +11,10 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "-s 4": "open a shell in an instance that takes this machine for four nodes",
         "-s 2 --trace trace.jsonl flux-trio run hostname": "record all messages of a command",
     },
+    "shell": {
+        "-s 4": "a shell in which `flux submit`, `flux jobs` and others reach an instance of 4 nodes",
+        "-s 4 -c site.toml": "the same, with a configuration",
+    },
     "demo": {"": "show an instance at work", "> demo.txt": "write what would be seen into a file"},
     "submit": {
         "-N 2 -n 4 ./simulate": "four tasks on two nodes",

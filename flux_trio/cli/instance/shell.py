@@ -1,0 +1,44 @@
+"""`flux-trio shell`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from flux_trio.cli.instance.start import start
+from flux_trio.cli.terminal.examples import Command
+
+
+@click.command(cls=Command)
+@click.option(
+    "-c",
+    "--config",
+    "--config-path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the instance's TOML configuration from FILE.",
+)
+@click.option(
+    "-s",
+    "--test-size",
+    "targets",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Let this machine act as N execution targets, as resource.targets does.",
+)
+@click.pass_context
+def shell(ctx: click.Context, *, config: Path | None, targets: int | None) -> None:
+    """Open your shell inside an instance that Flux's own programs know.
+
+    It is `flux-trio start --edition current` with your shell ($SHELL) as its command: FLUX_URI is
+    set, so that `flux jobs`, `flux submit` and programs that use Flux's Python bindings reach this
+    instance. The instance ends when you leave the shell, and its jobs are canceled.
+
+    Exit codes: that of the shell; 1 if the instance cannot start or go on.
+    """
+    from flux_trio.editions import CURRENT
+
+    command = (os.environ.get("SHELL") or "/bin/sh",)
+    ctx.invoke(start, config=config, targets=targets, edition=CURRENT.name, command=command)
