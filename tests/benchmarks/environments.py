@@ -31,7 +31,7 @@ from tests.support.instance import FLUX_TRIO, environment
 JOBS: Final = int(os.environ.get("ENVIRONMENTS_JOBS", "3" if SMALL else "100"))
 VALUE: Final = "x" * 1_000_000
 STARTS: Final = rounds(3)
-RELOADED: Final = ("job-list", "job-exec", "sched", "resource", "job-manager", "job-ingest")
+RELOADED: Final = ("job-list", "job-exec", "sched", "job-manager", "job-ingest")
 
 
 @dataclass(frozen=True, slots=True)
