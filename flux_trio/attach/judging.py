@@ -8,12 +8,13 @@ place. When messages are lost the judge begins anew (`began`), as one that joins
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from flux_trio.judge import Clause, Expected, Judgement, Monitor, Verdict, Violation, load_clauses
+from flux_trio.judge.engine.selector import EVENT, job_id, name_of
 from flux_trio.judge.joining import Joining
 from flux_trio.judge.judgement import applicable, reasons
 from flux_trio.judge.known import Departure
@@ -36,8 +37,11 @@ KEPT_MAX: Final = 10
 """Violations of one clause that are kept; later ones are counted."""
 RECENT: Final = 4096
 """Records that are kept, for the violations that refer to them."""
-RECORDS_MAX: Final = 4_000_000
-"""After so many records the judge begins anew: something of every job stays with it."""
+ENDED_MAX: Final = 1024
+"""Jobs that have ended of which something is kept; when there are twice as many, the oldest are
+forgotten, as those that ended before the judge joined."""
+ENDS: Final = ("clean", "invalidate")
+"""The last events of jobs."""
 DUE_S: Final = 1.0
 """What is due is not worth a word before."""
 
@@ -97,8 +101,6 @@ class LiveJudge:
         """
         for record in self._trace.records(now):
             yield from self._observe(record)
-        if self.nrecords - self.began > RECORDS_MAX:
-            self._begin_anew()
 
     def lose(self, count: int) -> None:
         """Take it that `count` messages were not seen."""
@@ -164,6 +166,7 @@ class LiveJudge:
         """Take it that nothing was seen before."""
         self.began = self.nrecords + 1
         self._ntold = 0
+        self._ended = deque[int]()
         self._trace = LiveModuleTrace(self.began)
         self._monitor = Monitor(self._rules, self.clauses, is_routed=True, begins=False)
         self._joining = Joining(self._monitor)
@@ -193,10 +196,18 @@ class LiveJudge:
         monitor.violations.clear()
         monitor.unexplained.clear()
         self._joining.after(record)
+        if record.kind == EVENT and name_of(record) in ENDS:
+            self._note_end(job_id(record))
         for each in found:
             if not self._is_known(each):
                 self._keep(each)
                 yield each
+
+    def _note_end(self, jobid: int | None) -> None:
+        if jobid is not None:
+            self._ended.append(jobid)
+        if len(self._ended) > 2 * ENDED_MAX:
+            self._monitor.forget([self._ended.popleft() for _ in range(ENDED_MAX)])
 
     def _assume(self, **roles: Any) -> None:
         """Take it that parties have these roles, though what gave it to them was not seen."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.attach import judging
 from flux_trio.attach.judging import AUDITED, KEPT_MAX, LiveJudge
+from flux_trio.formats import job_key
 from flux_trio.judge import Verdict
 from flux_trio.judge.known import load_shipped
 from flux_trio.trace.told import Told
@@ -168,16 +171,28 @@ def test_after_lost_messages_nothing_is_owed_and_what_was_kept_stays() -> None:
     assert kept <= now
 
 
-def test_a_long_run_begins_anew_and_keeps_few_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "RECORDS_MAX", 30)
+def later_jobs(nth: int, messages: list[Told]) -> list[Told]:
+    """The same messages about other jobs, some time later."""
+    text = msgspec.json.encode(messages).decode()
+    for jobid in {int(found) for found in re.findall(r'"id":(\d{9,})', text)}:
+        text = text.replace(str(jobid), str(jobid + (nth << 40)))
+        text = text.replace(job_key(jobid, ""), job_key(jobid + (nth << 40), ""))
+    seconds = nth * (messages[-1].timestamp - messages[0].timestamp + 2.0)
+    text = re.sub(r"\b\d{10}\.\d+", lambda each: repr(float(each[0]) + seconds), text)
+    return msgspec.json.decode(text, type=list[Told])
+
+
+def test_what_is_kept_does_not_grow_with_the_jobs_that_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judging, "ENDED_MAX", 3)
     monkeypatch.setattr(judging, "RECENT", 10)
-    judge = new_judge()
-    monitors = set()
-    for each in told():
-        judged(judge, each)
-        monitors.add(id(judge._monitor))
+    judge, sizes = new_judge(), []
+    for nth in range(24):
+        assert judged(judge, *later_jobs(nth, list(told()))) == []
         assert len(judge.shown()) <= 10
-    assert len(monitors) > 1
+        sizes.append(sum(map(len, judge._monitor.slots)))
+    assert max(sizes[12:]) <= max(sizes[:12])
     assert judge.judgement().is_kept
 
 

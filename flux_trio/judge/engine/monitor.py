@@ -11,13 +11,15 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from flux_trio.formats import job_key
+from flux_trio.formats.fluid import job_directory_of
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Explanations, Violation
 from flux_trio.judge.engine.clock import Clock, ClockState, slept_of, step_of
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge, Known
 from flux_trio.judge.engine.packed import Packed
-from flux_trio.judge.engine.readers import Readers, all_readers
+from flux_trio.judge.engine.readers import KINDS_MAX, Readers, all_readers
 from flux_trio.judge.engine.rule import Broken, Rule
 from flux_trio.judge.engine.selector import CLOCK, FAULT, job_id
 from flux_trio.judge.engine.view import Key, Place, View, put
@@ -43,6 +45,13 @@ class Verdict(StrEnum):
 PROMPT_S: Final = 1.0
 """Seconds within which an idle party acts on a message; in simulated time every party does. An
 action that was due for longer when its party leaves counts as left out."""
+
+
+def _is_of(key: Hashable, jobs: frozenset[int], directories: set[str]) -> bool:
+    """Whether the key of a state is of one of these jobs: its id, or a key of the KVS."""
+    if isinstance(key, str):
+        return job_directory_of(key) in directories
+    return key in jobs
 
 
 class MonitorState(NamedTuple):
@@ -100,6 +109,7 @@ class Monitor:
         self._known = Knowledge(is_routed=is_routed)
         self._kept: set[str] = set()
         self._asked: set[Readers] = set()
+        self._met: set[str] = set()
         self._last: Record | None = None
         self._t = self._ahead = 0.0
         self._clock = Clock(PROMPT_S)
@@ -122,7 +132,8 @@ class Monitor:
         if not self.facts.begins:
             self.facts = self.facts.shown_by(record)
         readers = self._readers.of(record, self)
-        self._asked.add(readers)
+        if readers not in self._asked:
+            self._note_kind(readers)
         if self._left or readers.is_of_parties:
             self._note_debts(record, readers)
         found = self._ask(record, readers)
@@ -228,7 +239,16 @@ class Monitor:
 
     def met(self) -> set[str]:
         """Return the clauses of which there were messages that their rules are about."""
-        return {rule.clause for readers in self._asked for _, rule, _ in readers.rules}
+        return self._met
+
+    def forget(self, jobs: Iterable[int]) -> None:
+        """Drop what is kept of jobs that have ended long ago: for a watch of months."""
+        jobs = frozenset(jobs)
+        directories = {job_key(each, "").rstrip(".") for each in jobs}
+        for states in self.slots:
+            gone = [key for key in states if _is_of(key, jobs, directories)]
+            for key in gone:
+                del states[key]
 
     def kept(self) -> Iterable[tuple[View, int]]:
         """Return the views, each with the slot of its states in `MonitorState`."""
@@ -300,6 +320,13 @@ class Monitor:
     def _no_states(self, of: View) -> States:
         """Return the place for the states of a view; a search of small worlds has its own."""
         return {} if of.packing is None else Packed(of.packing)
+
+    def _note_kind(self, readers: Readers) -> None:
+        """Note the clauses that a new kind of record is about."""
+        if len(self._asked) >= KINDS_MAX:  # topics may have any number of names
+            self._asked.clear()
+        self._asked.add(readers)
+        self._met |= {rule.clause for _, rule, _ in readers.rules}
 
     def _advance_clock(self, record: Record) -> None:
         """Tell the clock what time has passed.
