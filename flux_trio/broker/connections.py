@@ -33,8 +33,9 @@ from flux_trio.transports import (
     EndOfConnection,
 )
 
-OPEN_MAX: Final = 4096  # RPCs of one connection: each uses a service's memory
-TOO_MANY: Final = f"{OPEN_MAX} requests of this connection are open: wait for some of them to end"
+OPEN_MAX: Final = 4096  # RPCs of one connection of a guest: each uses a service's memory
+OPEN_OF_OWNER_MAX: Final = 24_000  # the same, of the owner: programs hold one watch for each job
+TOO_MANY: Final = "{} requests of this connection are open: wait for some of them to end"
 CALLS_AHEAD: Final = 256  # with more unanswered calls, the broker stops reading,
 PAUSE_S: Final = 0.05  # at most this long, since some calls are answered late by nature
 BEHIND_S_MAX: Final = 10.0  # a peer that sends must read its answers within this time
@@ -239,8 +240,9 @@ class OpenRpcs:
 
     def refusal(self) -> str:
         """Return why the connection may open no more RPCs, or ""."""
-        if self._own.count > OPEN_MAX:
-            return TOO_MANY
+        most = OPEN_OF_OWNER_MAX if self._guest is None else OPEN_MAX
+        if self._own.count > most:
+            return TOO_MANY.format(most)
         return "" if self._guest is None else self._guest.refusal()
 
     def begin(self, peer: str, request: Request) -> None:

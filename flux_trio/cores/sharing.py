@@ -29,18 +29,20 @@ Message = TypeVar("Message")
 class Allowance:
     """Counts for each user how many things of one kind are open; `most` is each user's limit.
 
-    `what` is the plural noun for these things in the error.
+    `what` is the plural noun for these things in the error. The owner has the limit `of_owner`, if
+    it is given.
     """
 
-    def __init__(self, most: int, what: str) -> None:
+    def __init__(self, most: int, what: str, *, of_owner: int | None = None) -> None:
         self._most = most
+        self._of_owner = most if of_owner is None else of_owner
         self._what = what
         self._open: dict[int, int] = {}  # by userid; a user without any is absent
 
-    def count_opened(self, userid: int) -> None:
+    def count_opened(self, userid: int, *, is_owner: bool = False) -> None:
         """Count one more. Raises FluxError(EAGAIN), which names the limit, at the limit."""
         count = self._open.get(userid, 0)
-        if count >= self._most:
+        if count >= (self._of_owner if is_owner else self._most):
             text = f"user {userid} has {count} {self._what} open, the most that one user may have"
             raise FluxError(Errno.EAGAIN, text)
         self._open[userid] = count + 1

@@ -81,7 +81,10 @@ async def test_requests_beyond_the_bound_are_refused_and_others_can_end(
     ann = await world.connect(10_000)
     ask(ann, 1, connections.OPEN_MAX + 2, STREAMING)
     for refused in await receive(ann, 2):
-        assert (refused.errnum, refused.payload) == (Errno.EAGAIN, connections.TOO_MANY)
+        assert (refused.errnum, refused.payload) == (
+            Errno.EAGAIN,
+            connections.TOO_MANY.format(connections.OPEN_MAX),
+        )
     await trio.testing.wait_all_tasks_blocked()
     assert len(heard) == connections.OPEN_MAX
     answer = respond(heard[0])

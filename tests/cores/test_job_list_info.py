@@ -270,16 +270,21 @@ def test_number_of_keys_of_a_lookup_is_bounded(listed: ListedJobs) -> None:
 
 
 def test_number_of_watches_of_a_user_is_bounded(listed: ListedJobs) -> None:
+    def watched(tag: int, path: str = "eventlog") -> list[tuple[int, Any]]:
+        return listed.request(
+            asked_by_guest(WATCH, {"id": 1, "path": path}, streaming=True, tag=tag)
+        )
+
     for tag in range(WATCHES_OF_USER_MAX):
+        watched(tag, "guest.exec.eventlog")
         watch(listed, "guest.exec.eventlog", tag)
     text = f"has {WATCHES_OF_USER_MAX} eventlog watches open, the most that one user may have"
-    ((errnum, refusal),) = watch(listed, tag=WATCHES_OF_USER_MAX)
+    ((errnum, refusal),) = watched(WATCHES_OF_USER_MAX)
     assert errnum == Errno.EAGAIN
     assert text in refusal
-    mine = asked_by_guest(WATCH, {"id": 1}, streaming=True)
-    assert lines(listed.request(mine))  # of another user
-    listed.request(gone("job-info", "alice"))
-    assert lines(watch(listed, tag=0))
+    assert lines(watch(listed, tag=WATCHES_OF_USER_MAX))  # the owner has more
+    listed.request(gone("job-info", "guest"))
+    assert lines(watched(0))
 
 
 def test_cost_of_leaving_grows_with_the_number_of_ones_own_watches_alone() -> None:

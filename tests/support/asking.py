@@ -20,11 +20,13 @@ def asked(
     )
 
 
-def asked_by_guest(topic: str, payload: Any = None, *, streaming: bool = False) -> Request:
+def asked_by_guest(
+    topic: str, payload: Any = None, *, streaming: bool = False, tag: int = 1
+) -> Request:
     """A request of somebody who does not own the instance."""
     flags = int(Flag.STREAMING) if streaming else 0
     return Request(
-        topic, payload, 1, flags, userid=GUEST_USERID, rolemask=ROLE_USER, routes=("guest",)
+        topic, payload, tag, flags, userid=GUEST_USERID, rolemask=ROLE_USER, routes=("guest",)
     )
 
 

@@ -12,7 +12,7 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "-s 2 --trace trace.jsonl flux-trio run hostname": "record all messages of a command",
     },
     "shell": {
-        "-s 4": "a shell in which `flux submit`, `flux jobs` and others reach an instance of 4 nodes",
+        "-s 4": "a shell in which `flux jobs` and others reach an instance of 4 nodes",
         "-s 4 -c site.toml": "the same, with a configuration",
     },
     "demo": {"": "show an instance at work", "> demo.txt": "write what would be seen into a file"},

@@ -43,6 +43,7 @@ from flux_trio.messages import (
 from flux_trio.protocols import JobState
 
 WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
+WATCHES_OF_OWNER_MAX: Final = 20_000  # of the owner, whose programs hold one for each job
 # Characters of one stream's text that are held without credit, or one line if it is longer. The
 # rest is left in the kvs and read later.
 HELD_CHARS_MAX: Final = 1 << 16
@@ -120,12 +121,14 @@ class Watches(Part):
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._watches = JobStreams()
-        self._of_user = Allowance(WATCHES_OF_USER_MAX, "eventlog watches")
+        self._of_user = Allowance(
+            WATCHES_OF_USER_MAX, "eventlog watches", of_owner=WATCHES_OF_OWNER_MAX
+        )
 
     def open(self, request: Request, wanted: job_list.Watch, record: Record) -> None:
         """Open the stream of a job that the sender may read. Raises FluxError."""
         self._watches.check_new(request)
-        self._of_user.count_opened(request.userid)
+        self._of_user.count_opened(request.userid, is_owner=request.is_owner)
         known = job_list.WATCH_WAITCREATE | job_list.WATCH_INITIAL_SENTINEL
         if (wanted.flags or 0) & ~known:
             text = f"{request.topic}: flags: expected 0 to {known}, got {wanted.flags}"
