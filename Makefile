@@ -31,9 +31,10 @@ gate: $(READY) ## the tests of tests, and searches that take long (2 min)
 	$(MAKE) current
 
 # What tests of instances and services say of both editions; `make test` says it of the classic one.
-current: $(READY) ## the tests of instances and services, in the edition current (1 min)
+current: $(READY) ## tests of instances, services and recordings, in the edition current (2 min)
 	$(PYTEST) -p tests.support.current -n3 --dist=worksteal \
-		-m "not real and not gate and not real_flux" tests/instance tests/services $(ARGS)
+		-m "not real and not gate and not real_flux" \
+		tests/instance tests/services tests/recordings $(ARGS)
 
 real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 min)
 	$(PYTEST) -n0 -m real_flux $(ARGS)

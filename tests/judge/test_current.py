@@ -341,6 +341,12 @@ NEED_HEADERS = {"28.error.3"}
 """What recordings do not show: `tests/judge/test_tapped.py` has violations of these."""
 
 
+@planted("32.impl.4", LIFECYCLE)
+def a_second_start_of_a_job_that_runs(told: Told) -> None:
+    asked = messages(told, "job-exec.start", "request")[0]
+    told["messages"].insert(told["messages"].index(asked) + 1, asked)
+
+
 @planted("27.feasibility.2", INFEASIBLE)
 def a_job_that_can_run_gets_a_payload(told: Told) -> None:
     messages(told, "feasibility.check", "response")[0]["payload"] = {"yes": 1}

@@ -11,7 +11,7 @@ from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
 from flux_trio.judge.views.durable import DOUBTS
 from flux_trio.judge.views.eventlogs import LOG
-from flux_trio.judge.views.execution import LINK, START, STARTS, start_of
+from flux_trio.judge.views.execution import LINK, START, STARTS, is_open, link_of, start_of
 from flux_trio.judge.views.expiring import END
 from flux_trio.judge.views.holding import WRITTEN, Written
 from flux_trio.judge.views.resource_sets import carried, number_of, resources_in
@@ -34,6 +34,16 @@ require_key(
     key="type",
     shape=one_of(STARTED, REATTACHED, "release", "exception", "finish"),
 )
+
+
+@RULES.judge("32.impl.4", SENT, views=(LINK, STARTS))
+def one_at_a_time_for_each_service(record: Record, seen: Seen) -> Finding:
+    """Another service may take over while a start is open: then what was asked before is void."""
+    start, link = start_of(seen, record), link_of(seen)
+    if start is None or not is_open(start) or start.sent < max(link.ended, link.accepted):
+        return True
+    text = "a second start request before the final release of the first"
+    return Broken(f"job {job_id(record)}: {text}", (start.sent,))
 
 
 @RULES.judge("32.start.10", ANSWERED, views=(LINK, STARTS))
