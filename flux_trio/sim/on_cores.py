@@ -5,6 +5,7 @@ Trio runs, because plugins live in its nurseries, but it takes no part: no plugi
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -17,7 +18,9 @@ from flux_trio.formats import FormatError
 from flux_trio.instance import more_sinks
 from flux_trio.jobtap import PluginError, PluginHost, may_wait, open_host, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
+from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.loaded import Loaded
+from flux_trio.jobtap.lock_timers import frames_of_plugin
 from flux_trio.messages import Response
 from flux_trio.process.collector import rare_collections
 from flux_trio.services.at_once import (
@@ -79,7 +82,10 @@ async def _replay(asked: Asked) -> Ran:
                 await _load_plugins(host, asked, fail)
                 manager.use(host, host, RecountedAtRest(host))
                 _boot(world, asked, manager)
-                if not _run(world, asked, replay):
+                is_whole, raised = attempt(_run, world, asked, replay)
+                if raised is not None:
+                    raise _failure_of_policy(raised) or raised
+                if not is_whole:
                     waits = await _waits(world, core, host, replay.first_left())
                     raise replay.stalled(world.log, waits)
             except (NeedsTrio, SimulationStalled) as error:
@@ -172,6 +178,15 @@ async def _waits(
     if jobid is None:
         return ""
     return "; ".join(reasons(await explained_at_once(world, core, host, jobid)))
+
+
+def _failure_of_policy(error: BaseException) -> SimulationStalled | None:
+    """Return what ends the run, with the stack, if code of a policy of the user has raised it."""
+    frames = frames_of_plugin(reversed(traceback.extract_tb(error.__traceback__)))
+    if not frames:
+        return None
+    stack = "".join(traceback.format_list(frames[::-1])).rstrip()
+    return SimulationStalled(f"the scheduling policy raised {describe(error)}\n{stack}")
 
 
 class _Workload:

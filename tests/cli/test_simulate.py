@@ -372,3 +372,33 @@ def test_plugin_that_loops_ends_the_command_with_the_other_figures(tmp_path: Pat
     assert done.stdout.startswith("no plugin:\njobs ")
     assert "plugin endless: job.state.run for job " in done.stderr
     assert "has used 1 s of CPU time in one call, which ends the process" in done.stderr
+
+
+RAISES = """
+from flux_trio.policies import Decisions
+
+class Bad:
+    def __init__(self, state): self.state = state
+    def arrived(self, job): ...
+    def left(self, job): ...
+    def freed(self, grant): ...
+    def reshaped(self): ...
+    def decide(self, now):
+        for job in self.state.queue:
+            job.nope
+        return Decisions()
+"""
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_policy_that_raises_fails_its_run_alone(tmp_path: Path, depth: str) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text(RAISES)
+    policies = f"{bad}:Bad,fifo"
+    result = simulate(*(WORKLOAD, *MACHINE, "--limit", 5, "--policy", policies, "--depth", depth))
+    assert result.exit_code == 1
+    assert result.stdout.startswith("fifo:\njobs  ")
+    if depth == "cores":
+        assert f'File "{bad}", line 12, in decide' in result.stderr
+    assert "AttributeError: 'Job' object has no attribute 'nope'" in result.stderr
+    assert len(result.stderr.splitlines()) < 12
