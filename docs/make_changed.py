@@ -17,10 +17,11 @@ HEAD = """\
 
 <!-- Made from the registry of clauses by `python -m docs.make_changed`; not to be edited. -->
 
-The edition *classic* is that of the texts of 2022 and 2023, *current* that of the newest ones, as today's flux-core speaks
-them ([which texts](judge/index.md)). A clause that is not here is the same in both. `flux-trio check --edition current`
-judges by those on the right; a clause with a rule of its own there is marked with a dot (•). What flux-core does otherwise
-than the newest text is on [its page](flux-core-0.88.md).
+The edition *classic* is that of the texts of 2022 and 2023, *current* that of the newest ones, as
+today's flux-core speaks them ([which texts](judge/index.md)). A clause that is not here is the same
+in both. `flux-trio check --edition current` judges by those on the right; a clause with a rule of
+its own there is marked with a dot (•). What flux-core does otherwise than the newest text is on
+[its page](flux-core-0.88.md).
 """
 _GONE = "*(dropped)*"
 _NEW = "*(new)*"

@@ -26,8 +26,6 @@ DIFFERENT = {
     "test_commands_say_what_those_of_flux_core_say[23]": ASKED,
     "test_queues_are_those_of_flux_core[35]": "feasibility is asked before the limits of a queue",
     "test_commands_say_what_those_of_flux_core_say[35]": "the same",
-    "test_eventlogs_equal_those_of_flux_core[19]": "what plays the bad scheduler speaks classic",
-    "test_commands_say_what_those_of_flux_core_say[19]": "the same",
     "test_eventlogs_equal_those_of_flux_core[21]": "a node that is lost is down here, not shrunk",
     "test_eventlogs_equal_those_of_flux_core[27]": "another service may take over (RFC 32, Hello)",
     "test_commands_say_what_those_of_flux_core_say[27]": "the same",
