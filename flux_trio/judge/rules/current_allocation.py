@@ -24,6 +24,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.rules.rfc27_hello import what_hello_tells_is_not_granted
 from flux_trio.judge.views.acquiring import NONE
+from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.execution import STARTS, Start
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import GRANTS, OVERLAPS, WRITTEN, Grant, Written
@@ -102,15 +103,17 @@ PARTS: Final = view(
 
 
 def _unfreed(seen: Seen) -> Iterable[Broken]:
-    """A scheduler that has said hello since knows nothing of the job."""
+    """A scheduler that has said hello since knows nothing of the job, and nobody may be told of an
+    event that is not durable.
+    """
     hello = link_of(seen).hello
     for jobid, n in seen.all(UNFREED).items():
-        if n > hello:
+        if n > hello and is_durable(seen, seen.facts.manager, n):
             text = f"job {jobid}: free event, and no final sched.free follows"
             yield Broken(text, (n,), job=jobid)
 
 
-@RULES.judge("27.free.1", FREED, views=[GRANTS, PARTS, UNFREED, LINK], debts=_unfreed)
+@RULES.judge("27.free.1", FREED, views=[GRANTS, PARTS, UNFREED, LINK, DURABLE], debts=_unfreed)
 def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Finding:
     grant: Grant | None = seen.at(GRANTS, job_id(record))
     freed = resources_in(carried(record))
