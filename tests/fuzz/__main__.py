@@ -1,6 +1,7 @@
 """`python -m tests.fuzz [COUNT] [SEED]`: COUNT cases, a million unless given.
 
-Of each thousand 900 are frames at the codec, 97 payloads at services, 3 connections at the door.
+Of each thousand 900 are frames at the codec, 97 payloads at services, 3 connections at the door,
+and as many at the native one.
 As many frames again are for the codec of Flux's own wire.
 The line that is printed before a round has the command that goes on there after Ctrl-C.
 """
@@ -23,6 +24,7 @@ from tests.fuzz.run import (
     fuzz_codec,
     fuzz_door,
     fuzz_native,
+    fuzz_native_door,
     fuzz_services,
 )
 
@@ -48,6 +50,7 @@ def run(count: int, seed: int) -> None:
     print(f"seed {seed}: answers by errno {dict(answers.most_common())}", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         trio.run(fuzz_door, source, door, Path(directory))
+        trio.run(fuzz_native_door, source, door, Path(directory))
 
 
 def main(count: int, seed: int) -> None:

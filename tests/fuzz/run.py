@@ -9,19 +9,21 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import trio
 
-from flux_trio.broker import serve_connection
+from flux_trio.broker import serve_connection, serve_native_connection
 from flux_trio.instance import Instance
 from flux_trio.messages import (
     ROLE_OWNER,
     ROLE_USER,
+    Event,
     Flag,
     Level,
     RemoteProtocolError,
@@ -38,8 +40,10 @@ from flux_trio.transports import (
     TransportError,
     connect_websocket,
     memory_pair,
+    serve_native,
     serve_unix,
 )
+from flux_trio.transports.native import connect_native
 from tests.fuzz import mutations
 from tests.support.roles import ASKED, JOB_SPEC, LONG_SPEC
 
@@ -146,6 +150,39 @@ def requests(source: Random, count: int, jobs: tuple[int, int], userid: int) -> 
         yield Request(topic, fits, matchtag, flags)
 
 
+def through_routers(source: Random, batch: list[Request], userid: int) -> list[Any]:
+    """Those requests as clients of the native door send them, with what else such clients send.
+
+    Some come by routers, whose clients have stacks of their own; the owner speaks for others; some
+    clients say that they are gone, publish events, and answer what nobody has asked.
+    """
+    sent: list[Any] = []
+    for request in batch:
+        stack = tuple(f"hop{source.randrange(3)}" for _ in range(source.randrange(3)))
+        spoken = source.choice((0xFFFFFFFF, userid, 7)), source.choice((0, ROLE_USER, 255))
+        tag = source.randrange(8)
+        sent.append(
+            Request(request.topic, request.payload, tag, request.flags, 0xFFFFFFFF, *spoken, stack)
+        )
+        chance = source.random()
+        service = request.topic.partition(".")[0]
+        if chance < 0.05:
+            gone = f"{request.topic.rpartition('.')[0]}.disconnect"
+            sent.append(Request(gone, None, tag, int(Flag.NORESPONSE), routes=stack))
+        elif chance < 0.1:
+            cancel = {"matchtag": tag}
+            sent.append(
+                Request(f"{request.topic}-cancel", cancel, 0, int(Flag.NORESPONSE), routes=stack)
+            )
+        elif chance < 0.15:
+            own = source.choice(("event.subscribe", "event.unsubscribe", "service.remove"))
+            name = {"topic": service, "service": source.choice((service, "mine", "a.b", ""))}
+            sent.append(Request(own, source.choice((name, {}, None)), tag, routes=stack))
+        elif chance < 0.2:
+            sent.append(source.choice((Event("fuzz.event", {}), Response("fuzz.x", {}, 0, tag))))
+    return sent
+
+
 async def fuzz_services(source: Random, count: int) -> Counter[str]:
     """How requests were answered, by errno; 0 is success. Raises Finding."""
     seen: Counter[str] = Counter()
@@ -156,7 +193,14 @@ async def fuzz_services(source: Random, count: int) -> Counter[str]:
             userid, role = source.choice(((OWNER, ROLE_OWNER), (GUEST, ROLE_USER)))
             batch = list(requests(source, min(BATCH, count), jobs, userid))
             count -= len(batch)
-            seen += await _ask(instance, Credentials(userid, role, "fuzz"), batch)
+            who = Credentials(userid, role, "fuzz")
+            if source.random() < 0.5:
+                seen += await _ask(instance, serve_connection, who, batch)
+            else:
+                native_door = partial(serve_native_connection, size=lambda: 4)
+                seen += await _ask(
+                    instance, native_door, who, through_routers(source, batch, userid)
+                )
             _check_whole(instance, modules, batch)
         await _check_served(instance)
     return seen
@@ -171,12 +215,14 @@ async def _submit_two(instance: Instance) -> tuple[int, int]:
     return answers[0]["id"], answers[1]["id"]
 
 
-async def _ask(instance: Instance, who: Credentials, batch: list[Request]) -> Counter[str]:
+async def _ask(
+    instance: Instance, serve: Callable[..., Awaitable[None]], who: Credentials, batch: list[Any]
+) -> Counter[str]:
     """What one connection is told, until nothing more comes."""
     ours, theirs = memory_pair()
     seen: Counter[str] = Counter()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_connection, instance.router, instance.write_log, ours, who)
+        nursery.start_soon(serve, instance.router, instance.write_log, ours, who)
         for request in batch:
             theirs.send_nowait(request)
         with trio.move_on_after(1.0), suppress(TransportError):  # of the virtual clock
@@ -237,6 +283,31 @@ async def fuzz_door(source: Random, count: int, directory: Path) -> None:
                     honest.send_nowait(Request("still.here"))
                     if await honest.receive() != [Request("still.here")]:
                         raise Finding(f"not served after {first.hex()} {then.hex()}")
+        nursery.cancel_scope.cancel()
+
+
+async def fuzz_native_door(source: Random, count: int, directory: Path) -> None:
+    """Frames at a real socket of the native door; an honest client is served. Raises Finding."""
+    path = directory / "local-0"
+
+    async def echo(connection: Connection, _who: Credentials) -> None:
+        with suppress(TransportError):
+            while True:
+                for message in await connection.receive():
+                    connection.send_nowait(message)
+
+    def anybody(userid: int) -> Credentials:
+        return Credentials(userid, ROLE_USER, "fuzz")
+
+    async with trio.open_nursery() as nursery:
+        uri = await nursery.start(serve_native, path, 0o600, anybody, echo)
+        async with connect_native(uri) as honest:
+            for _ in range(count):
+                sent = b"".join(mutations.native_frame(source) for _ in range(20))
+                await _say(path, sent, b"")
+                honest.send_nowait(Request("still.here"))
+                if await honest.receive() != [Request("still.here")]:
+                    raise Finding(f"not served after {sent.hex()}")
         nursery.cancel_scope.cancel()
 
 

@@ -24,6 +24,7 @@ from tests.fuzz.run import (
     fuzz_codec,
     fuzz_door,
     fuzz_native,
+    fuzz_native_door,
     fuzz_services,
 )
 
@@ -70,6 +71,10 @@ async def test_payloads_are_answered_and_no_service_ends(
 
 async def test_bytes_at_the_door_end_their_own_connection(tmp_path: Path) -> None:
     await fuzz_door(Random(SEED), DOOR, tmp_path)
+
+
+async def test_frames_at_the_native_door_end_their_own_connection(tmp_path: Path) -> None:
+    await fuzz_native_door(Random(SEED), DOOR, tmp_path)
 
 
 @settings(max_examples=60)
