@@ -13,6 +13,7 @@ from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, draw_subscription
 from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.rarely_met import draw_rarely_met
 from flux_trio.lab.plans.swarm import draw_faults
 from flux_trio.lab.plans.visits import with_backup, with_visits, with_visits_of_stack
 from flux_trio.lab.plans.workload import SPAN_S, Action, Do, JobPlan
@@ -72,9 +73,10 @@ _MORE: Final[tuple[tuple[str, Callable[[random.Random, Plan], Coincidence]], ...
     ("subscription", draw_subscription),
     ("meeting", draw_coincidence),
     ("lost manager", draw_lost_manager),
+    ("rarely met", draw_rarely_met),
 )
 """What plans have beside their faults and requests, each from a generator with a name of its own.
-The last two are left out if the number of faults is given."""
+The last three are left out if the number of faults is given."""
 _NJOBS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)
 _NFAULTS: Final = (1, 2, 2, 3, 4, 6)
 _ACTIONS: Final = ("cancel", "urgency", "drain", "down", "queue-stop", "queue-disable")
