@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from flux_trio.cores.sched.granting import Grantings
 from flux_trio.lab import (
@@ -24,7 +25,13 @@ from flux_trio.lab import (
     run_plan,
 )
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations
-from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
+from flux_trio.lab.plans.coincidences import (
+    Coincidence,
+    draw_coincidence,
+    draw_lost_manager,
+    table_of,
+)
+from flux_trio.lab.plans.rarely_met import client_leaves_while_the_kvs_is_slow, draw_rarely_met
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.stories.running import play
 from flux_trio.messages import topics
@@ -135,6 +142,29 @@ def test_ends_of_the_job_manager_between_two_steps_are_drawn_in_a_fifth_of_the_w
     assert set(kinds) == {Linger, Slow}
     assert all(30 < count < 90 for count in kinds.values())
     assert draw_lost_manager(Random(0), NO_JOBS) == ((), ())
+
+
+def test_what_is_rarely_met_is_drawn_in_a_fifth_of_the_worlds() -> None:
+    """Urgencies of jobs that were sent only where there is a limit."""
+    limited = replace(QUEUED, limit=2)
+    for plan, kinds in ((QUEUED, {"duration", ""}), (limited, {"duration", "urgency", ""})):
+        drawn = [draw_rarely_met(Random(seed), plan) for seed in range(600)]
+        some = [each for each in drawn if each != ((), ())]
+        assert 80 < len(some) < 160
+        admin = {"down", "drain", "queue-stop", "queue-disable"}
+        admin |= {"up", "undrain", "queue-start", "queue-enable"}
+        wanted = {asked[0].what if asked else "" for _, asked in some}
+        assert wanted - admin == kinds
+        assert wanted & admin
+    assert draw_rarely_met(Random(0), NO_JOBS) == ((), ())
+
+
+@pytest.mark.parametrize("seed", [6, 17])
+def test_client_that_leaves_while_the_kvs_is_slow_is_owed_no_answer(seed: int) -> None:
+    plan = draw_plan(seed, njobs=6, nfaults=0)
+    faults, asked = client_leaves_while_the_kvs_is_slow(table_of(Random(seed), plan))
+    plan = replace(plan, faults=faults, actions=(*plan.actions, *asked))
+    assert run_plan(plan).problems == ()
 
 
 def test_job_manager_reads_a_job_back_that_is_not_submitted_yet() -> None:

@@ -39,12 +39,28 @@ SUBMIT, RAISE = topics.INGEST_SUBMIT, topics.JOB_RAISE
 INGEST_DISCONNECT: Final = topics.disconnect_of(topics.JOB_INGEST)
 
 
+LEFT: Final = view(
+    "left",
+    sent("request", INGEST_DISCONNECT),
+    parts=lambda record, _seen: [(getattr(record.message, "sender", ""), None)],
+    fold=lambda _had, _part, record, _seen: record.n,
+    state=Place,
+)
+"""By peer, the last time that it has left job-ingest: nobody gets the answers to its requests."""
+
+
+def _is_void(asked: Asked, seen: Seen) -> bool:
+    """Whether an open submission is of a peer that has left."""
+    return asked.jobid is None and asked.n < (seen.at(LEFT, asked.sender) or 0)
+
+
 class Asked(NamedTuple):
     """A request that was not answered; `jobid` is that of an exception."""
 
     n: Place
     jobid: int | None
     is_done: bool = False
+    sender: str = ""
 
 
 def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
@@ -52,7 +68,14 @@ def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
         jobid = job_id(record)
         return [(key, None) for key, each in seen.all(ASKED).items() if each.jobid == jobid]
     found = rpc(record)
-    return [] if found is None else [(found, None)]
+    if found is None:
+        return []
+    asked = seen.at(ASKED, found)
+    if topic_of(record) != SUBMIT or asked is None or isinstance(record.message, Request):
+        return [(found, None)]
+    # job-ingest takes submissions in order: those before it that nobody waits for are over
+    over = [key for key, each in seen.all(ASKED).items() if _is_void(each, seen)]
+    return [(found, None), *((key, None) for key in over if seen.all(ASKED)[key].n < asked.n)]
 
 
 def _fold_asked(had: Asked | None, _part: None, record: Record, _seen: Seen) -> Asked | None:
@@ -60,7 +83,8 @@ def _fold_asked(had: Asked | None, _part: None, record: Record, _seen: Seen) -> 
         return None if had is None else had._replace(is_done=True)
     if not isinstance(record.message, Request):
         return None
-    return Asked(record.n, job_id(record) if topic_of(record) == RAISE else None)
+    jobid = job_id(record) if topic_of(record) == RAISE else None
+    return Asked(record.n, jobid, sender=record.message.sender)
 
 
 ASKED: Final = view(
@@ -70,33 +94,9 @@ ASKED: Final = view(
     while_live(OWN, logged("exception")),
     parts=_asked,
     fold=_fold_asked,
+    reads=(LEFT,),
 )
 """The open requests (`Asked`), by RPC."""
-
-
-def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
-    if record.kind == EVENT:
-        return [((str(payload(record).get("name")), job_id(record)), False)]
-    asked: Asked | None = seen.at(ASKED, rpc(record))
-    if asked is None or errnum(record):
-        return []
-    if topic_of(record) == RAISE:
-        return [] if asked.is_done else [(("exception", asked.jobid), True)]
-    jobid = job_id(record)
-    is_there = seen.at(LIFE, jobid) is not None or seen.at(LOG, jobid) is not None
-    return [] if is_there else [(("submit", jobid), True)]
-
-
-PROMISED: Final = view(
-    "promised",
-    sent("response", SUBMIT, RAISE),
-    while_live(OWN, logged("submit", "exception")),
-    parts=_promised,
-    fold=lambda _n, is_new, record, _seen: record.n if is_new else None,
-    state=Place,
-    reads=(ASKED, LIFE, LOG),
-)
-"""By event name and job id: the record of an answer that says that it is logged, until it is."""
 
 
 class Submission(NamedTuple):
@@ -124,7 +124,8 @@ def _submissions(record: Record, seen: Seen) -> Iterable[tuple[int, bool | None]
     if sender != topics.JOB_INGEST:
         return []
     if topic_of(record) == topics.JOB_SUBMIT:
-        return [(job["id"], False) for job in submitted(record)]
+        is_owed = not any(_is_void(each, seen) for each in seen.all(ASKED).values())
+        return [(job["id"], False) for job in submitted(record)] if is_owed else []
     is_end = record.kind != MODULE or payload(record).get("what") in ENDS
     return [(jobid, None) for jobid in seen.all(UNTOLD)] if is_end else []
 
@@ -150,8 +151,36 @@ UNTOLD: Final[View] = view(
     ),
     parts=_submissions,
     fold=_fold_untold,
+    reads=(ASKED, LEFT),
 )
 """By job id: the `Submission`. What job-ingest had to answer is void when it leaves."""
+
+
+def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
+    if record.kind == EVENT:
+        name = str(payload(record).get("name"))
+        # A job that the next job manager has read back has no submit event in its trace.
+        return [(("submit" if name == "validate" else name, job_id(record)), False)]
+    asked: Asked | None = seen.at(ASKED, rpc(record))
+    if asked is None or errnum(record):
+        return []
+    if topic_of(record) == RAISE:
+        return [] if asked.is_done else [(("exception", asked.jobid), True)]
+    jobid = job_id(record)
+    is_there = any(seen.at(each, jobid) is not None for each in (LIFE, LOG, UNTOLD))
+    return [] if is_there else [(("submit", jobid), True)]
+
+
+PROMISED: Final = view(
+    "promised",
+    sent("response", SUBMIT, RAISE),
+    while_live(OWN, logged("submit", "validate", "exception")),
+    parts=_promised,
+    fold=lambda _n, is_new, record, _seen: record.n if is_new else None,
+    state=Place,
+    reads=(ASKED, LIFE, LOG, UNTOLD),
+)
+"""By event name and job id: the record of an answer that says that it is logged, until it is."""
 
 
 def _owed(seen: Seen) -> Iterable[Broken]:

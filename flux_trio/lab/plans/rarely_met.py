@@ -93,7 +93,7 @@ def _nodes_down_across_restarts(table: Table) -> Coincidence:
     return (down, again), ()
 
 
-def _client_leaves_while_the_kvs_is_slow(table: Table) -> Coincidence:
+def client_leaves_while_the_kvs_is_slow(table: Table) -> Coincidence:
     """The owner changes nodes or queues, and the answer waits for a commit when he is gone."""
     draw = table.draw
     what, topic = draw.choice(_ADMIN)
@@ -108,5 +108,5 @@ _KINDS: Final[tuple[Callable[[Table], Coincidence], ...]] = (
     _jobs_never_end,
     _duration_across_a_reload,
     _nodes_down_across_restarts,
-    _client_leaves_while_the_kvs_is_slow,
+    client_leaves_while_the_kvs_is_slow,
 )
