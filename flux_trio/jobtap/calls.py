@@ -16,15 +16,7 @@ import trio
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.catalogue import CUSTOM
 from flux_trio.jobtap.errors import HandlerFailed
-from flux_trio.jobtap.failures import (
-    NoAnswer,
-    attempt,
-    describe,
-    failure_in,
-    is_awaitable,
-    is_interrupt,
-    place_of,
-)
+from flux_trio.jobtap.failures import NoAnswer, attempt, describe, is_awaitable, place_of
 from flux_trio.jobtap.loaded import Entry, Loaded
 from flux_trio.jobtap.loop_watch import LOOK_S, LoopWatch
 from flux_trio.jobtap.results import STACK_CHARS_MAX, readable, shown
@@ -157,14 +149,12 @@ class Caller:
     def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
         """Call a handler outside a question, trace the call and re-raise its error."""
         began, t_began = self.given.now(), perf_counter()
-        problem = None
-        try:
-            return self.watched(entry, view, arg)
-        except BaseException as error:
-            problem = describe(error)
-            raise
-        finally:
-            self._record(entry, entry.label, view, None, problem, began, t_began)
+        said, error = attempt(self.watched, entry, view, arg)
+        problem = None if error is None else describe(error)
+        self._record(entry, entry.label, view, None, problem, began, t_began)
+        if error is not None:
+            raise error
+        return said
 
     def watched(self, entry: Entry, view: JobView | None, *args: Any) -> Any:
         """Call a function of a plugin, marked for the watch; re-raise its error."""
@@ -200,26 +190,14 @@ class Caller:
         """Run a background task of a plugin; log its error, which ends only this task."""
         entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
         work = loaded.tasks.new(entry.label)
-        work.start(self._run_task(entry, args))
+        work.start(_run_task(function, args), partial(self._task_failed, entry, self.given.now()))
 
-    async def _run_task(self, entry: Entry, args: Any) -> None:
-        loaded, began = entry.owner, self.given.now()
-        awaitable, error = attempt(entry.function, *args)
-        if error is None and not is_awaitable(awaitable):
-            error = TypeError(f"expected an async function, got one that returned {awaitable!r}")
-        if error is None:
-            try:
-                await awaitable
-            except BaseException as raised:
-                error = failure_in(raised)
-                if is_interrupt(error):
-                    raise
-        if error is not None:
-            text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
-            stack = "".join(traceback.format_exception(error))
-            self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
-            _report(error, text)
-            self.note_failure(entry, error, began)
+    def _task_failed(self, entry: Entry, began: float, error: BaseException) -> None:
+        text = f"plugin {entry.plugin}: {entry.label} ended: {describe(error)}"
+        stack = "".join(traceback.format_exception(error))
+        self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
+        _report(error, text)
+        self.note_failure(entry, error, began)
 
     def note_failure(self, entry: Entry, error: BaseException, began: float) -> None:
         """Put a failure of a plugin outside any question into the trace."""
@@ -257,6 +235,14 @@ def name_of(mark: tuple[Entry | str, JobView | None]) -> str:
     return (
         entry if isinstance(entry, str) else f"plugin {entry.plugin}: {entry.label}{of_job(view)}"
     )
+
+
+async def _run_task(function: Callable[..., Any], args: Any) -> None:
+    """Run a background task of a plugin. Raises what it raises."""
+    awaitable = function(*args)
+    if not is_awaitable(awaitable):
+        raise TypeError(f"expected an async function, got one that returned {awaitable!r}")
+    await awaitable
 
 
 def _report(error: BaseException | None, text: str) -> None:

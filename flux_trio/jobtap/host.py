@@ -303,14 +303,13 @@ class PluginHost(Dispatcher):
             raise FluxError(Errno.ENOSYS, f"plugin {owner.name} was removed")
         if isinstance(error, FluxError) and _is_sendable(error):
             raise FluxError(error.errnum, readable(error.text))
-        try:
-            if error is None:
-                return _answer(said)
-            problem = describe(error)
-        except NotAllowed as unfit:
-            problem = str(unfit)
-        except Exception as unfit:  # noqa: BLE001 - a value may have code of its own
-            problem = describe(unfit)
+        answer: dict[str, Any] | None = None
+        if error is None:
+            answer, error = attempt(_answer, said)  # a value may have code of its own
+        if error is None:
+            assert answer is not None
+            return answer
+        problem = str(error) if isinstance(error, NotAllowed) else describe(error)
         text = blame(entry, entry.label, None, problem)
         self.failed(entry, text, error)
         raise FluxError(Errno.EINVAL, text)

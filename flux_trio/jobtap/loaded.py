@@ -7,7 +7,7 @@ ends, or when the plugin is removed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -278,14 +278,17 @@ def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Recount:
     handles = list(_active(loaded, tracker, jobs))
     found = Recount({}, {}, [], [])
     for counter in tracker.counters:
-        try:
-            kept = counter.recount(handles)
-            found.declared[counter.name] = {str(key): amount for key, amount in kept.items()}
-            found.recounted[counter.name] = counter.shown()
-            found.differences.extend(_differences(counter, kept))
-        except Exception as error:  # noqa: BLE001 - a key is the plugin's own code
+        _, error = attempt(_recount, counter, handles, found)  # a key is the plugin's own code
+        if error is not None:
             found.failures.append(f"counter {counter.name}: {describe(error)}")
     return found
+
+
+def _recount(counter: Counter, handles: Iterable[Job], found: Recount) -> None:
+    kept = counter.recount(handles)
+    found.declared[counter.name] = {str(key): amount for key, amount in kept.items()}
+    found.recounted[counter.name] = counter.shown()
+    found.differences.extend(_differences(counter, kept))
 
 
 def _active(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Iterator[Job]:

@@ -24,7 +24,7 @@ from flux_trio.jobtap.catalogue import HOOKS, check_handler, hook_of, takes
 from flux_trio.jobtap.counter import Counter
 from flux_trio.jobtap.decorators import ManyMark, Mark, OnMark, ServiceMark, StateMark, marks_of
 from flux_trio.jobtap.errors import PluginError
-from flux_trio.jobtap.failures import attempt, describe, is_interrupt, place_of
+from flux_trio.jobtap.failures import attempt, describe, place_of
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.process.private import untrusted
 from flux_trio.protocols import JobState, handles
@@ -144,15 +144,16 @@ def run_file(path: Path, prefix: str, what: str = "plugin") -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look there
     sys.path.insert(0, str(path.parent))
+    is_whole = False
     try:
-        loader.exec_module(module)
-    except BaseException as error:
-        sys.modules.pop(name, None)
-        if is_interrupt(error):
-            raise
-        raise PluginError(f"{path}{_problem(error, path)}") from None
+        _, raised = attempt(loader.exec_module, module)
+        if raised is not None:
+            raise PluginError(f"{path}{_problem(raised, path)}")
+        is_whole = True
     finally:
         sys.path.remove(str(path.parent))
+        if not is_whole:
+            sys.modules.pop(name, None)
     return module
 
 

@@ -59,14 +59,20 @@ class Work:
         """Whether it was cancelled; it may go on."""
         return self._scope.cancel_called
 
-    def start(self, running: Awaitable[Any]) -> None:
-        """Run it in a task of its own."""
+    def start(
+        self,
+        running: Awaitable[Any],
+        failed: Callable[[BaseException], object] = lambda _error: None,
+    ) -> None:
+        """Run it in a task of its own; `failed` is called with its error, if it has one."""
         self._tasks.running.add(self)
         context = copy_context()  # the plugin sees what the asking task has set
-        trio.lowlevel.spawn_system_task(self._run, running, name=self.name, context=context)
+        trio.lowlevel.spawn_system_task(self._run, running, failed, name=self.name, context=context)
 
     @trio.lowlevel.disable_ki_protection  # ctrl-C ends a simulation whose plugin loops
-    async def _run(self, running: Awaitable[Any]) -> None:
+    async def _run(
+        self, running: Awaitable[Any], failed: Callable[[BaseException], object]
+    ) -> None:
         current_work.set(self)
         try:
             with self._scope:
@@ -75,6 +81,8 @@ class Work:
             self.error = failure_in(raised)
             if is_interrupt(self.error):
                 self._tasks.start_soon(_raise, self.error)
+            else:
+                failed(self.error)
         finally:
             self._tasks.running.discard(self)
             _canceled.discard(self)
