@@ -7,9 +7,6 @@ its second one, too. Bounds, beyond which something is refused or forgotten, are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 _small = 0
 
 
@@ -18,12 +15,18 @@ def page_size(usual: int) -> int:
     return _small or usual
 
 
-@contextmanager
-def small_pages(size: int) -> Iterator[None]:
+class small_pages:  # noqa: N801 - it is used as a block, and entered at each step of a world
     """Let every page of this process have `size` entries in this block; 0: as in an instance."""
-    global _small
-    before, _small = _small, size
-    try:
-        yield
-    finally:
-        _small = before
+
+    __slots__ = ("_before", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __enter__(self) -> None:
+        global _small
+        self._before, _small = _small, self._size
+
+    def __exit__(self, *_error: object) -> None:
+        global _small
+        _small = self._before

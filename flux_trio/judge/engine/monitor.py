@@ -179,6 +179,8 @@ class Monitor:
         if self._note is not None:
             told = [rule.clause for rule, _ in broken if rule.is_of_clause]
             self._note(record, frozenset([*kept, *told]))
+        if not broken:
+            return []
         jobid = job_id(record)
         return [
             self._violation(rule, record, said, jobid if said.job is None else said.job)
