@@ -123,6 +123,15 @@ def test_flux_core_is_not_accused_wherever_the_trace_begins() -> None:
     assert (wrong, ncuts >= 60) == ([], True)
 
 
+@pytest.mark.parametrize(("number", "place"), [("n05", 33), ("22", 54)])
+def test_eventlogs_may_be_whole_where_the_messages_begin_late(number: str, place: int) -> None:
+    """27.criteria.5: a job may have been asked for before. 32.start.20: all ranks of a job."""
+    told = recorded.recording(number)
+    told["messages"] = told["messages"][place:]
+    source = read_trace([msgspec.json.encode(told).decode()])
+    assert wrong_in(number, place, source, at_rest=False) == []
+
+
 @pytest.mark.gate
 def test_flux_core_is_not_accused_from_any_record_of_a_recording() -> None:
     wrong, ncuts = [], 0

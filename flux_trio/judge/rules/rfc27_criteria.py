@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import errnum, job_id, logged, payload, sent, topic_of
-from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.engine.selector import errnum, job_id, logged, no_key, payload, sent, topic_of
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
@@ -91,10 +91,26 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Finding:
     return Broken(f"{text} of the scheduler", (link.lost,))
 
 
+FIRST_ASKED: Final = view(
+    "first asked",
+    sent("request", topics.SCHED_ALLOC),
+    key=no_key,
+    fold=lambda n, _part, record, _seen: n or record.n,
+    state=Place,
+)
+"""A single state: the first sched.alloc of the trace."""
+
+
+def _was_there_before(life: Life, seen: Seen) -> bool:
+    """Whether a job may have been asked for before the trace."""
+    first: int | None = seen.at(FIRST_ASKED)
+    return not seen.facts.begins and (first is None or life.since < first)
+
+
 @RULES.judge(
     "27.criteria.5",
     sent("request", topics.SCHED_ALLOC),
-    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS, HOOK_ANSWERS, LAST_CALLS],
+    views=[FIRST_ASKED, LIFE, ASKED, LINK, QUEUES, SENDINGS, HOOK_ANSWERS, LAST_CALLS],
 )
 def requests_go_out_in_order(record: Record, seen: Seen) -> Finding:
     """Requests are sent in the order of priority. A job waits for its request from when plugins
@@ -106,7 +122,7 @@ def requests_go_out_in_order(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
     sendings: tuple[Sending, ...] = seen.at(SENDINGS) or ()
-    if life is None or not life.t_submit:
+    if life is None or not life.t_submit or _was_there_before(life, seen):
         return None
     answer = hook_answer(jobid, life, seen)
     if answer is not None and answer.is_failure:

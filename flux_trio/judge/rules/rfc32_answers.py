@@ -128,7 +128,8 @@ def releases_what_the_job_has(record: Record, seen: Seen) -> Finding:
         released = ranks_of(record)
         if not IDSET.fits(ranks) or not released:
             start = start_of(seen, record)
-            is_whole = data.get("final") is True and start is not None and not start.released
+            is_known = start is not None and bool(start.released)
+            is_whole = data.get("final") is True and not is_known
             part = "" if is_whole else " for a part"
             return Broken(f"{what}: ranks: expected {IDSET.words}, got {ranks!r:.80}{part}")
         if resources is None:
