@@ -363,7 +363,7 @@ class Observers:
             monitor = [*FLUX_TRIO, "attach", "monitor", "--json", report, "--trace", trace]
             await self._begin("exec", shlex.join(monitor), to="monitor.text")
             with trio.fail_after(STATE_S_MAX):
-                while "watches" not in (self._directory / "monitor.text").read_text():
+                while "watches" not in (self._directory / "monitor.text").read_text():  # noqa: ASYNC110
                     await trio.sleep(LOOK_S)
 
     async def _begin(self, *words: str, to: str, is_pipe: bool = False) -> None:
