@@ -93,12 +93,12 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Finding:
 
 FIRST_ASKED: Final = view(
     "first asked",
-    sent("request", topics.SCHED_ALLOC),
+    sent("request", topics.JOB_SUBMIT, topics.SCHED_ALLOC, topics.SCHED_FREE, topics.SCHED_CANCEL),
     key=no_key,
     fold=lambda n, _part, record, _seen: n or record.n,
     state=Place,
 )
-"""A single state: the first sched.alloc of the trace."""
+"""A single state: the first message about a job to the job manager or the scheduler."""
 
 
 def _was_there_before(life: Life, seen: Seen) -> bool:
