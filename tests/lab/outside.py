@@ -6,7 +6,7 @@ program with this mistake would say it: so no author has to be found who makes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +14,7 @@ import msgspec
 
 from flux_trio.broker import LocalHandle
 from flux_trio.cores.turns import Outgoing
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import FormatError, Idset
 from flux_trio.instance import Instance
 from flux_trio.lab.catalogue.base import LieInPlaceOf
@@ -161,11 +162,14 @@ class Misled:
         return [msgspec.structs.replace(message, topic=f"job-list.{method}")]
 
 
+Lying: TypeAlias = Changer | Teller | Late | Misled
+
+
 class LyingHandle(LocalHandle):
     """The handle of a program, of which each message of a `kind` is changed by `lie`."""
 
     kind: Kind
-    lie: Changer | Teller | Late | Misled
+    lie: Lying
 
     def send(self, message: Request | Response | Event) -> None:
         if isinstance(message, Event) or not self.kind(message):
@@ -182,9 +186,7 @@ class LyingHandle(LocalHandle):
                 super().send(each)
 
 
-def lying_handle(
-    instance: Instance, kind: Kind, lie: Changer | Teller | Late | Misled
-) -> LyingHandle:
+def lying_handle(instance: Instance, kind: Kind, lie: Lying) -> LyingHandle:
     """Return the handle of another life of the program."""
     name = instance.router.unique_name("program")
     handle = LyingHandle(
@@ -196,18 +198,14 @@ def lying_handle(
 
 @dataclass(frozen=True)
 class Message:
-    """A kind of message of a program: its name, its fields as paths, and acts that have it.
-
-    `own` are the clauses that are about it as a whole.
-    """
+    """A kind of message of a program: its fields as paths with what they are, acts that have it."""
 
     name: str
     topic: str
     is_response: bool
-    fields: tuple[str, ...]
+    fields: Mapping[str, str]
     titles: tuple[str, ...]
     type: object = None  # of an answer
-    has_key: str = ""  # of a request: what is in its key, such as `.R`
 
     def is_it(self, message: Outgoing) -> bool:
         payload: Any = message.payload
@@ -235,7 +233,7 @@ class Cell:
     def name(self) -> str:
         return " | ".join((self.message.name, self.field or "whole", self.operator))
 
-    def lie(self) -> Changer | Teller | Late | Misled:
+    def lie(self) -> Lying:
         """Return what changes the messages."""
         if self.field:
             return Changer(self.field, FIELD_OPERATORS[self.operator])
@@ -270,69 +268,83 @@ def cells_of(messages: Sequence[Message]) -> Iterator[Cell]:
     for message in messages:
         for operator in _OF_ANSWERS if message.is_response else _OF_REQUESTS:
             yield Cell(message, "", operator)
-        for field in message.fields:
-            for operator in FIELD_OPERATORS:
+        for field, kind in message.fields.items():
+            for operator in OPERATORS_OF[kind]:
                 yield Cell(message, field, operator)
 
 
+OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "id": ("absent", "null", "wrong type", "stale", "off by one"),
+    "number": ("absent", "null", "wrong type", "off by one"),
+    "text": ("absent", "null", "wrong type"),
+    "object": ("absent", "null", "wrong type"),
+    "truth": ("absent", "null", "wrong type", "negated"),
+    "list": ("absent", "null", "wrong type", "first lost", "last lost"),
+    "idset": ("absent", "null", "wrong type", "stale", "first lost", "last lost"),
+}
+"""The operators of a field by what it is."""
+
 _R: Final = "ops.0.2"
 _EXECUTION: Final = f"{_R}.execution"
-_ANSWER: Final = ("id", "type")
+_SCHED: Final = {"id": "id", "type": "number"}
+_EXEC: Final = {"id": "id", "type": "text", "data": "object"}
 SMALL: Final = ("one job", "jobs of several sizes")
 TAKEN: Final = ("nodes are taken away and given back",)
 KILLED: Final = ("the program is killed while jobs run and wait",)
 FREED: Final = ("one of two jobs ends while a third one waits for both",)
+IMPOSSIBLE: Final = ("jobs that can never run",)
+CANCELED: Final = ("a waiting job is canceled",)
+UPDATED: Final = ("a running job gets a new expiration",)
+COMMIT: Final = {
+    "ops": "object",
+    "ops.0.0": "text",
+    "ops.0.1": "text",
+    _R: "text",
+    f"{_R}.version": "number",
+    _EXECUTION: "object",
+    f"{_EXECUTION}.R_lite": "list",
+    f"{_EXECUTION}.R_lite.0.rank": "idset",
+    f"{_EXECUTION}.R_lite.0.children": "object",
+    f"{_EXECUTION}.R_lite.0.children.core": "idset",
+    f"{_EXECUTION}.nodelist": "list",
+    f"{_EXECUTION}.nodelist.0": "text",
+    f"{_EXECUTION}.nslots": "number",
+    f"{_EXECUTION}.starttime": "number",
+    f"{_EXECUTION}.expiration": "number",
+}
+RAISE: Final = {"id": "id", "severity": "number", "type": "text", "note": "text"}
 
 SCHED_MESSAGES: Final = (
-    Message("resource.acquire", topics.RESOURCE_ACQUIRE, False, ("group",), SMALL),
-    Message("sched-hello", topics.SCHED_HELLO, False, (), (*SMALL, *KILLED)),
-    Message("sched-ready", topics.SCHED_READY, False, ("mode",), SMALL),
-    Message("kvs.lookup", topics.KVS_LOOKUP, False, ("key",), KILLED),
+    Message("resource.acquire", topics.RESOURCE_ACQUIRE, False, {"group": "text"}, SMALL[:1]),
+    Message("sched-hello", topics.SCHED_HELLO, False, {}, SMALL[:1]),
+    Message("sched-ready", topics.SCHED_READY, False, {"mode": "text"}, SMALL[:1]),
+    Message("kvs.commit", topics.KVS_COMMIT, False, COMMIT, SMALL),
+    Message("SUCCESS", topics.SCHED_ALLOC, True, _SCHED, SMALL, AllocType.SUCCESS),
     Message(
-        "kvs.commit",
-        topics.KVS_COMMIT,
+        "DENY", topics.SCHED_ALLOC, True, _SCHED | {"note": "text"}, IMPOSSIBLE, AllocType.DENY
+    ),
+    Message("CANCEL", topics.SCHED_ALLOC, True, _SCHED, CANCELED, AllocType.CANCEL),
+    Message("free", topics.SCHED_FREE, True, {"id": "id"}, (*SMALL, *FREED)),
+    Message("expiration", topics.SCHED_EXPIRATION, True, {}, UPDATED),
+    Message("raise", topics.JOB_RAISE, False, RAISE, TAKEN),
+    Message(
+        "release of a node",
+        topics.RESOURCE_RELEASE,
         False,
-        (
-            *("ops", "ops.0.0", "ops.0.1", _R, f"{_R}.version", _EXECUTION),
-            *(f"{_EXECUTION}.R_lite", f"{_EXECUTION}.R_lite.0.rank"),
-            *(f"{_EXECUTION}.R_lite.0.children", f"{_EXECUTION}.R_lite.0.children.core"),
-            *(f"{_EXECUTION}.nodelist", f"{_EXECUTION}.nodelist.0", f"{_EXECUTION}.nslots"),
-            *(f"{_EXECUTION}.starttime", f"{_EXECUTION}.expiration"),
-        ),
-        SMALL,
+        {"group": "text", "targets": "idset"},
+        TAKEN,
     ),
-    Message("alloc SUCCESS", topics.SCHED_ALLOC, True, _ANSWER, SMALL, 0),
-    Message(
-        "alloc DENY", topics.SCHED_ALLOC, True, (*_ANSWER, "note"), ("jobs that can never run",), 2
-    ),
-    Message("alloc CANCEL", topics.SCHED_ALLOC, True, _ANSWER, ("a waiting job is canceled",), 3),
-    Message("free", topics.SCHED_FREE, True, ("id",), (*SMALL, *FREED)),
-    Message(
-        "expiration", topics.SCHED_EXPIRATION, True, (), ("a running job gets a new expiration",)
-    ),
-    Message("raise", topics.JOB_RAISE, False, ("id", "severity", "type", "note"), TAKEN),
-    Message("release of a node", topics.RESOURCE_RELEASE, False, ("group", "targets"), TAKEN),
 )
-RUN: Final = ("one job", "jobs that fail", "a job on several nodes", "a running job is canceled")
+RUN: Final = ("one job", "a job on several nodes", "a running job is canceled")
+IN_TURN: Final = "the tasks of a job end one after the other"
+FAILED: Final = ("a command that cannot be started", "a job exceeds its time limit")
+EXCEPTION: Final = {"data.severity": "number", "data.type": "text", "data.note": "text"}
+RELEASE: Final = {"data.ranks": "idset", "data.final": "truth"}
+STATUS: Final = {"data.status": "number"}
 EXEC_MESSAGES: Final = (
-    Message("exec-hello", topics.EXEC_HELLO, False, ("service",), RUN[:1]),
-    Message("kvs.lookup", topics.KVS_LOOKUP, False, ("key",), RUN[:2]),
-    Message("start", ".start", True, (*_ANSWER, "data"), RUN, "start"),
-    Message("finish", ".start", True, (*_ANSWER, "data", "data.status"), RUN, "finish"),
-    Message(
-        "release",
-        ".start",
-        True,
-        (*_ANSWER, "data", "data.ranks", "data.final"),
-        (*RUN, "the tasks of a job end one after the other"),
-        "release",
-    ),
-    Message(
-        "exception",
-        ".start",
-        True,
-        (*_ANSWER, "data", "data.severity", "data.type", "data.note"),
-        ("a command that cannot be started", "a job exceeds its time limit"),
-        "exception",
-    ),
+    Message("exec-hello", topics.EXEC_HELLO, False, {"service": "text"}, RUN[:1]),
+    Message("start", ".start", True, _EXEC, RUN, "start"),
+    Message("finish", ".start", True, _EXEC | STATUS, RUN, "finish"),
+    Message("release", ".start", True, _EXEC | RELEASE, (*RUN, IN_TURN), "release"),
+    Message("exception", ".start", True, _EXEC | EXCEPTION, FAILED, "exception"),
 )

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -20,6 +21,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from flux_trio.broker import Handle
 from flux_trio.client import URI_VARIABLE
 from flux_trio.config import Config
 from flux_trio.instance import Instance, Surroundings
@@ -29,6 +31,7 @@ from flux_trio.lab.exercise import (
     SCHED_ACTS,
     Ability,
     Act,
+    Driven,
     Findings,
     Kit,
     Order,
@@ -70,13 +73,16 @@ class InProcess:
 
     async def _run(self, scope: trio.CancelScope, ended: trio.Event) -> None:
         with scope:
-            async with self._instance.connect("program") as handle:
+            async with self._connected(self._instance) as handle:
                 try:
                     await self._module.serve(handle)
                 except* Exception:  # noqa: BLE001 - it ends, as a process does
                     self.returncode = 1
         self._scope = None
         ended.set()
+
+    def _connected(self, instance: Instance) -> AbstractAsyncContextManager[Handle]:
+        return instance.connect("program")
 
     async def wait(self) -> None:
         if self._scope is not None:
@@ -110,6 +116,7 @@ def exercised(
     report: Report | None = None,
     *,
     deadline_s: float = DEADLINE_S,
+    program: Callable[[Any, trio.Nursery, Instance], Driven] = InProcess,
 ) -> Findings:
     """Drive the program of a module through acts, in virtual time."""
     report = report or Report()
@@ -119,7 +126,7 @@ def exercised(
 
     async def run() -> Findings:
         async with trio.open_nursery() as nursery:
-            part = Part(partial(InProcess, module, nursery), acts)
+            part = Part(partial(program, module, nursery), acts)
             found = await exercise(kit, [part], report, surround=surround, deadline_s=deadline_s)
             nursery.cancel_scope.cancel()
             return found
