@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.lab import planted_in_exec, planted_in_node, planted_in_python
+from tests.lab.outside_clauses import EXCUSED, is_own, table_lines
 from tests.lab.planted import Row
 
 PRINCIPLES: Final = Path(__file__).parents[1] / "tests" / "lab" / "principles.txt"
@@ -18,6 +19,7 @@ def tables() -> dict[str, str]:
         "fifo.py": _table(planted_in_python.ROWS),
         "fifo.js": _table(planted_in_node.ROWS),
         "exec.py": _table(planted_in_exec.ROWS),
+        "outside": _outside(),
         "principles": PRINCIPLES.read_text(encoding="utf-8").strip(),
     }
 
@@ -32,3 +34,21 @@ def _table(rows: Sequence[Row]) -> str:
         for row in sorted(rows, key=lambda row: row.group)
     ]
     return "\n".join(lines)
+
+
+def _outside() -> str:
+    """Return what is named in each cell message x field x operator, after their number."""
+    lines = list(table_lines())
+    judged = [(name, named) for name, named in lines if name not in EXCUSED]
+    nown = sum(is_own(name, named) for name, named in judged)
+    told = [
+        f"{len(lines)} cells, of which {len(lines) - len(judged)} are excused. Of the others "
+        f"{nown} of {len(judged)} are named by a clause of their own.",
+        "",
+        "| message | field | operator | named | excuse |",
+        "|---|---|---|---|---|",
+    ]
+    for name, named in lines:
+        cells = " | ".join(f"`{each}`" if "." in each else each for each in name.split(" | "))
+        told.append(f"| {cells} | {', '.join(sorted(named))} | {EXCUSED.get(name, '')} |")
+    return "\n".join(told)

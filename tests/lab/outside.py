@@ -98,6 +98,10 @@ FIELD_OPERATORS: Final[dict[str, Change]] = {
     "stale": _stale,
     "off by one": _off_by_one,
     "negated": _negated,
+    "negative": lambda value, _before: -value - 1,
+    "huge": lambda value, _before: value + 2**53,
+    "empty": lambda value, _before: type(value)(),
+    "one twice": lambda value, _before: [*value, value[-1]],
     "first lost": _without(0),
     "last lost": _without(-1),
 }
@@ -273,14 +277,16 @@ def cells_of(messages: Sequence[Message]) -> Iterator[Cell]:
                 yield Cell(message, field, operator)
 
 
+_ALL: Final = ("absent", "null", "wrong type")
 OPERATORS_OF: Final[dict[str, tuple[str, ...]]] = {
-    "id": ("absent", "null", "wrong type", "stale", "off by one"),
-    "number": ("absent", "null", "wrong type", "off by one"),
-    "text": ("absent", "null", "wrong type"),
-    "object": ("absent", "null", "wrong type"),
-    "truth": ("absent", "null", "wrong type", "negated"),
-    "list": ("absent", "null", "wrong type", "first lost", "last lost"),
-    "idset": ("absent", "null", "wrong type", "stale", "first lost", "last lost"),
+    "id": (*_ALL, "stale", "off by one", "negative", "huge"),
+    "number": (*_ALL, "stale", "off by one", "negative", "huge"),
+    "text": (*_ALL, "empty"),
+    "key": (*_ALL, "empty", "stale"),
+    "object": (*_ALL, "empty"),
+    "truth": (*_ALL, "negated"),
+    "list": (*_ALL, "empty", "one twice", "first lost", "last lost"),
+    "idset": (*_ALL, "empty", "stale", "first lost", "last lost"),
 }
 """The operators of a field by what it is."""
 
@@ -296,9 +302,9 @@ IMPOSSIBLE: Final = ("jobs that can never run",)
 CANCELED: Final = ("a waiting job is canceled",)
 UPDATED: Final = ("a running job gets a new expiration",)
 COMMIT: Final = {
-    "ops": "object",
+    "ops": "list",
     "ops.0.0": "text",
-    "ops.0.1": "text",
+    "ops.0.1": "key",
     _R: "text",
     f"{_R}.version": "number",
     _EXECUTION: "object",

@@ -84,9 +84,9 @@ def played(cell: Cell) -> Played:
 
 
 def main(words: Sequence[str]) -> None:
-    """Write a line for each cell of the messages with these names, or of all."""
+    """Write a line for each cell of the messages or operators with these names, or of all."""
     for cell in cells_of((*SCHED_MESSAGES, *EXEC_MESSAGES)):
-        if not words or cell.message.name in words:
+        if not words or {cell.message.name, cell.operator} & {*words}:
             found = played(cell)
             if found.nchanged:
                 named = ", ".join(found.named) or ("stuck" if found.is_wrong else NOTHING)

@@ -10,19 +10,13 @@ from random import Random
 import pytest
 
 from tests.lab.outside import EXEC_MESSAGES, SCHED_MESSAGES, Cell, cells_of
-from tests.lab.outside_clauses import EXCUSED, own_clauses, table_lines
+from tests.lab.outside_clauses import EXCUSED, is_own, table_lines
 from tests.lab.played_outside import NOTHING, played
 
 CELLS = {each.name: each for each in cells_of((*SCHED_MESSAGES, *EXEC_MESSAGES))}
 LINES = dict(table_lines())
 SEED = 42
 PLAYED = 4  # cells of `make test`, drawn from the seed
-
-
-def is_own(name: str, named: set[str]) -> bool:
-    """Whether a clause is named that is about the field, or the message."""
-    cell = CELLS[name]
-    return bool(named & own_clauses(cell.message.name, cell.field, cell.operator))
 
 
 def test_most_cells_are_named_by_their_own_clause_and_none_passes_without_a_reason() -> None:

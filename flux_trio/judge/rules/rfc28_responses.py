@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.r_checks import problem_of
-from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, one_of, require_key
+from flux_trio.judge.checks.shapes import (
+    IDSET,
+    STRING,
+    idset_of,
+    one_of,
+    require_key,
+    require_object,
+)
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, payload, sent
 from flux_trio.judge.engine.view import Seen
@@ -53,6 +60,7 @@ def _targets(record: Record, key: str = "targets") -> Idset:
 
 # --- keys
 
+require_object(RULES, "28.acquire.1", ACQUIRE)
 require_key(RULES, "28.acquire.1", ACQUIRE, key="group", shape=STRING)
 require_key(
     RULES, "28.acquire.5", TELL, key="type", shape=one_of("grow", "shrink", "online", "offline")

@@ -38,6 +38,7 @@ CODE: Final = 3  # the exit code of a job that fails
 LESS: Final = 2
 MOST: Final = 255  # the greatest exit code
 LIMIT_S: Final = 1.5  # a time limit that is exceeded
+ROUNDED_S: Final = 0.1
 SHORT_S: Final = 1.0  # a limit that is longer than a job runs, and shorter than it waits
 MANY: Final = 20  # jobs
 LARGE: Final = 100_000  # characters of an argument
@@ -264,7 +265,7 @@ async def _out_of_time(stage: Stage) -> None:
             text = f"job {format_fluid(jobid, 'f58')} has exceeded its time limit"
             raise Stuck(f"{text}, and has no exception of type timeout", "32.criteria.3")
         had_s = stage.time_of(jobid, "exception") - (await resources_of(stage, jobid)).starttime
-        if had_s < LIMIT_S:
+        if had_s < LIMIT_S - ROUNDED_S:
             text = f"job {format_fluid(jobid, 'f58')} has a limit of {LIMIT_S:g} s"
             raise Stuck(f"{text}, and was ended after {had_s:.3f} s", UNHARMED)
         await run_on(stage, jobs)

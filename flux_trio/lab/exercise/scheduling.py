@@ -56,14 +56,23 @@ async def _one_job(stage: Stage) -> None:
     ("27.success.1", "20.nslots.3"),
 )
 async def _small_and_large(stage: Stage) -> None:
-    await stage.submit(ntasks=3)
-    await stage.submit(nnodes=2, ntasks=4)
-    await stage.submit(ntasks=2, cores_per_task=2)
-    await stage.submit(nnodes=NNODES, ntasks=NNODES * CORES)
-    await stage.submit(nnodes=NNODES, exclusive=True)
-    await stage.submit(ntasks=NNODES * CORES)
-    await stage.submit(ntasks=NNODES, cores_per_task=CORES)
-    await stage.submit(nnodes=1, cores_per_task=CORES, duration=1800.5)
+    nslots = {
+        await stage.submit(ntasks=3): 3,
+        await stage.submit(nnodes=2, ntasks=4): 4,
+        await stage.submit(ntasks=2, cores_per_task=2): 2,
+        await stage.submit(nnodes=NNODES, ntasks=NNODES * CORES): NNODES * CORES,
+        await stage.submit(nnodes=NNODES, exclusive=True): NNODES,
+        await stage.submit(ntasks=NNODES * CORES): NNODES * CORES,
+        await stage.submit(ntasks=NNODES, cores_per_task=CORES): NNODES,
+        await stage.submit(nnodes=1, cores_per_task=CORES, duration=1800.5): 1,
+    }
+    for jobid, expected in nslots.items():
+        await stage.event(jobid, "clean")
+        found = (await resources_of(stage, jobid)).nslots
+        if found != expected:
+            clause = "20.nslots.3" if found is None else "20.nslots.1"
+            text = f"job {format_fluid(jobid, 'f58')}: execution.nslots: expected {expected}"
+            raise Stuck(f"{text}, got {found}", clause)
 
 
 @SCHED_ACTS.act(
