@@ -74,7 +74,7 @@ fuzz-wire: $(READY) ## COUNT broken frames of each wire; SEED shows a round agai
 processes: $(READY) ## worlds with faults whose jobs have processes; SEEDS=A:B (5 min)
 	$(BIN)/python -m tests.processes $(or $(SEEDS),0:1000)
 
-edits: $(READY) ## edits of recordings of flux-core, judged: which are not named (1 min)
+edits: $(READY) ## each message x field x operator of recordings, judged: which clause? (2 min)
 	$(BIN)/python -m tests.planter.edits --write
 
 mutate-tables: $(READY) ## each row of the state tables wrong: which test notices? TABLE=ALLOC (2 h)

@@ -368,7 +368,7 @@ def test_what_a_liar_breaks_is_shown_and_is_no_failure() -> None:
     seed, broken, held = result.stdout.splitlines()
     assert seed == "seed 1"
     assert broken.startswith("as planned: 27.success.8: record ")
-    assert broken.endswith(": another response after SUCCESS")
+    assert broken.endswith(": another SUCCESS after SUCCESS")
     assert held.startswith("every property held, in ")
 
 

@@ -336,7 +336,7 @@ def test_scheduler_that_answers_twice_is_named() -> None:
     found = fifo_with(once, 2 * once, "one job")
     assert not found.is_clean
     assert "27.success.8 broken by " in found.text()
-    assert "another response after SUCCESS" in found.text()
+    assert "another SUCCESS after SUCCESS" in found.text()
 
 
 FREED = '                self.respond(request, {"id": payload["id"]})\n'

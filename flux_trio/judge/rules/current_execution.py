@@ -64,7 +64,7 @@ def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Findin
 
 
 _ROUNDING_S: Final = 1e-6
-_SAME: Final = ("groups", "hostnames", "nslots", "starttime")
+_SAME: Final = ("groups", "hostnames", "nslots", "properties", "starttime")
 
 
 @RULES.judge(

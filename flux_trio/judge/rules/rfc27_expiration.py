@@ -173,6 +173,13 @@ def _of_update(record: Record, verdicts: tuple[Verdict, ...]) -> Verdict | None:
 
 _ROUNDING_S: Final = 1.0
 """Whole seconds may be rounded up (readings: sched.expiration)."""
+_SAME_S: Final = 1e-3
+"""What is asked with a fraction is what is logged."""
+
+
+def _leeway(asked: float, now: float) -> float:
+    is_rounded = isinstance(asked, int) or asked == int(asked) != now
+    return _ROUNDING_S if is_rounded else _SAME_S
 
 
 def _is_asked_about(verdicts: tuple[Verdict, ...], record: Record) -> Finding:
@@ -181,7 +188,7 @@ def _is_asked_about(verdicts: tuple[Verdict, ...], record: Record) -> Finding:
     asked = [each for each in verdicts if isinstance(each.expiration, (int, float))]
     if not isinstance(now, (int, float)) or len(asked) < len(verdicts):
         return True  # other clauses are about the form
-    if any(abs(each.expiration - now) <= _ROUNDING_S for each in asked):
+    if any(abs(each.expiration - now) < _leeway(each.expiration, now) for each in asked):
         return True
     last = asked[-1]
     text = f"job {job_id(record)}: the scheduler was asked about expiration {last.expiration}"
@@ -343,13 +350,16 @@ def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Finding:
     if record.message is None:
         return seen.at(VERDICTS, job_id(record)) is not None
     jobid, verdict = _answer_to_update(record, seen)
-    if verdict is None or not verdict.allows or not errnum(record):
+    if verdict is None or not verdict.allows:
         return None
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or life.state != RUN:
         return None  # the job ended before the scheduler answered
     if verdict.expiration == seen.at(IN_FORCE, jobid):
         return None  # it was told again what is in force, while the update was open
+    if not errnum(record):
+        text = f"job {jobid}: {UPDATE} succeeds as the scheduler allows it, and no resource-update"
+        return Broken(f"{text} event is logged", (verdict.n,))
     text = f"job {jobid}: {UPDATE} fails, although the scheduler allows it"
     return Broken(text, (verdict.n,))
 

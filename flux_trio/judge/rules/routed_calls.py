@@ -147,10 +147,25 @@ def _unanswered(seen: Seen) -> list[Broken]:
     ]
 
 
+def _of_manager(record: Record, seen: Seen) -> Finding:
+    """Judge the answer of a scheduler or execution service: the job manager alone asks these."""
+    found, manager = message(record), seen.facts.manager
+    topics_ = (topics.SCHED_ALLOC, f"{seen.facts.exec_service}.{topics.START_METHOD}")
+    if not isinstance(found, Response) or found.topic not in topics_ or not manager:
+        return None
+    to = found.routes[0] if found.routes else ""
+    if to in ("", manager):
+        return None
+    text = f"{found.topic}: a response to {to}, which has no open request of this topic"
+    return Broken(text, party=record.party)
+
+
 @RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS])
 def a_response_is_of_a_request(record: Record, seen: Seen) -> Finding:
     key = _key(record)
-    if key is None or not seen.facts.has_come(key[0]):
+    if key is None:
+        return _of_manager(record, seen)
+    if not seen.facts.has_come(key[0]):
         return None
     calls: Calls | None = seen.at(CALLS, key)
     if calls is not None and calls.open:

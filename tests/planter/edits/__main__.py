@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.planter.edits.making import COUNT, SEED, edits
+from tests.planter.edits.making import SEED, edits
 from tests.planter.edits.trying import outcomes, page, report, try_all, write_page
 from tests.planter.findings import KEPT, Findings, code_now
 
@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     scope = f"seed {asked.seed}"
     findings = Findings(KEPT / "edits" / "findings.jsonl", code_now(), scope)
-    drawn = edits(asked.count, asked.seed)
+    drawn = edits(asked.seed)
     try_all(drawn, findings)
     found = outcomes(drawn, findings)
     text, is_well = report(found)
@@ -30,7 +30,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.planter.edits", description=__doc__)
     add = parser.add_argument
-    add("--count", type=int, default=COUNT, help="how many edits")
     add("--seed", type=int, default=SEED, help="which edits are drawn")
     add("--all", action="store_true", help="print the page: figures, and each that is not named")
     add("--write", action="store_true", help="write the page in docs")

@@ -1,21 +1,53 @@
-"""Edits: drawn by a seed from all messages and events of all recordings, and made."""
+"""Edits: one for each role, message, field and operator that the recordings have, and made.
+
+The message, or event, of a cell is drawn by a seed from all that are of it.
+"""
 
 from __future__ import annotations
 
 import functools
 import random
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from flux_trio.formats import Idset
 from tests.support.recorded import Told, numbers, recording
 
 SEED: Final = 20261122
-COUNT: Final = 2000
 
-DELETED, REPEATED, EARLIER, LATER = "deleted", "repeated", "moved earlier", "moved later"
-OTHER, REMOVED, TYPED = "other value", "removed key", "other type"
-KINDS: Final = ((DELETED,), (REPEATED,), (EARLIER, LATER), (OTHER, REMOVED, TYPED))
-"""Each is drawn as often as the others, and each way of it as often as its others."""
+LOST, TWICE, EARLY, LATE, ELSEWHERE = "lost", "twice", "early", "late", "to another peer"
+REFUSED, TAKEN = "refused", "not refused"
+ABSENT, NULL, TYPED = "absent", "null", "wrong type"
+OTHER, OTHER_JOB, STALE = "other value", "of another job", "stale"
+ABOVE, BELOW, FIRST, LAST = "one more", "one less", "first lost", "last lost"
+WHOLE: Final = (LOST, TWICE, EARLY, LATE, ELSEWHERE, REFUSED, TAKEN)
+"""Operators on a message or event as a whole."""
+ON_FIELDS: Final = (*(ABSENT, NULL, TYPED, OTHER, OTHER_JOB, STALE, ABOVE, BELOW, FIRST, LAST),)
+"""Operators on one field of it."""
+KINDS: Final = {
+    LOST: "deleted",
+    TWICE: "repeated",
+    EARLY: "moved earlier",
+    LATE: "moved later",
+    ABSENT: "removed key",
+    NULL: "other type",
+    TYPED: "other type",
+    **dict.fromkeys((OTHER, OTHER_JOB, STALE, ABOVE, BELOW, FIRST, LAST), "other value"),
+    REFUSED: "other value",
+    TAKEN: "other value",
+    ELSEWHERE: ELSEWHERE,
+}
+"""By operator: the kind of edit that it is for the table of what edits break."""
+
+OF_PROGRAMS: Final = "45"
+"""In this recording a program that has no role calls the services, to see their errors."""
+
+SPECIFIED: Final = re.compile(
+    r"sched\.(alloc|free|cancel|prioritize|expiration)|resource\.acquire"
+    r"|job-manager\.(sched-hello|sched-ready|exec-hello)|<exec>\.start|log (?!debug\.).*"
+)
+"""What RFC 20, 21, 27, 28 and 32 specify: the messages of these services, and events of jobs."""
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -34,16 +66,26 @@ class Unit(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """One change of a recording."""
+    """One change of a recording by an operator."""
 
     unit: Unit
-    kind: str
+    operator: str
     path: Path = ()
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """The operator, and the kind of edit that it is: the table may name either."""
+        return (self.operator, KINDS[self.operator])
+
+    @property
+    def cell(self) -> tuple[str, str, str, str]:
+        """Role, message or event, field and operator."""
+        return (role_of(self.unit), self.subject, self.field, self.operator)
 
     @property
     def name(self) -> str:
         where = f"{self.unit.number} {'message' if self.unit.job < 0 else f'job {self.unit.job}'}"
-        return f"{where} {self.unit.place} {self.subject}: {self.kind} {self.field}".rstrip()
+        return f"{where} {self.unit.place} {self.subject}: {self.operator} {self.field}".rstrip()
 
     @property
     def subject(self) -> str:
@@ -96,39 +138,79 @@ def subject_of(told: Told, unit: Unit) -> str:
     return f"response {topic}" + (f":{type_}" if type_ is not None else "")
 
 
-def edits(count: int = COUNT, seed: int = SEED) -> list[Edit]:
-    """The first `count` edits that differ."""
-    draw, all_units = random.Random(seed), units()
-    found: dict[str, Edit] = {}
-    while len(found) < count:
-        kind, edit = draw.choice(draw.choice(KINDS)), None
-        while edit is None:
-            edit = _draw(draw, draw.choice(all_units), kind)
-        found.setdefault(edit.name, edit)
-    return list(found.values())
+def role_of(unit: Unit) -> str:
+    """The role of the party that sends a message, or logs an event."""
+    if unit.job >= 0:
+        return "job-manager"
+    sender: str = _read(unit.number)["messages"][unit.place]["from"]
+    subject = subject_of(_read(unit.number), unit)
+    if sender in ("job-manager", "resource", "broker"):
+        return sender
+    return "exec" if "exec" in subject else "scheduler"
 
 
-def _draw(draw: random.Random, unit: Unit, kind: str) -> Edit | None:
-    """An edit of this kind; None if the unit cannot be changed so."""
+@functools.cache
+def edits(seed: int = SEED) -> tuple[Edit, ...]:
+    """One edit for each cell, of one of the messages and events of all recordings, drawn by `seed`.
+
+    They come in an order that is drawn too, so that the first ones are a sample.
+    """
+    draw = random.Random(seed)
+    all_units = units()
+    draw.shuffle(all_units)
+    found: dict[tuple[str, ...], Edit] = {}
+    for unit in all_units:
+        if unit.number == OF_PROGRAMS:
+            continue
+        subject = subject_of(_read(unit.number), unit)
+        if SPECIFIED.fullmatch(subject.partition(" ")[2].partition(":")[0]) or unit.job >= 0:
+            for edit in _edits_of(unit):
+                found.setdefault(edit.cell, edit)
+    drawn = [each for each in found.values() if "debug." not in each.subject]
+    draw.shuffle(drawn)
+    return tuple(drawn)
+
+
+def _edits_of(unit: Unit) -> Iterator[Edit]:
     told = _read(unit.number)
-    if kind in (EARLIER, LATER):
-        return Edit(unit, kind) if _neighbor(told, unit, kind) is not None else None
-    if kind not in (OTHER, REMOVED, TYPED):
-        return Edit(unit, kind)
-    path = _draw_path(draw, in_recording(told, unit)[unit.place], unit)
-    return None if path is None else Edit(unit, kind, path)
+    found = in_recording(told, unit)[unit.place]
+    for operator in WHOLE:
+        if _applies(told, unit, found, operator):
+            yield Edit(unit, operator, ("errnum",) if operator in (REFUSED, TAKEN) else ())
+    content = found.get("payload" if unit.job < 0 else "context")
+    for path, value in _fields(content, ()):
+        for operator in ON_FIELDS:
+            if operator == ABSENT or _changed(operator, told, unit, path, value) is not None:
+                yield Edit(unit, operator, path)
 
 
-def _draw_path(draw: random.Random, found: dict[str, Any], unit: Unit) -> Path | None:
-    """Draw a key, then one below it, down to a value that has none."""
-    if unit.job < 0 and found["type"] == "response" and draw.random() < 0.1:
-        return ("errnum",)
-    value: Any = found.get("payload" if unit.job < 0 else "context")
-    path: Path = ()
-    while isinstance(value, (dict, list)) and value:
-        key = draw.choice(sorted(value)) if isinstance(value, dict) else draw.randrange(len(value))
-        path, value = (*path, key), value[key]
-    return path or None
+def _applies(told: Told, unit: Unit, found: dict[str, Any], operator: str) -> bool:
+    is_message = unit.job < 0
+    match operator:
+        case "early" | "late":
+            return _neighbor(told, unit, operator) is not None
+        case "to another peer":
+            return is_message and found["type"] == "response"
+        case "refused":
+            return is_message and found["type"] == "response" and not found.get("errnum")
+        case "not refused":
+            return is_message and bool(found.get("errnum"))
+    return True
+
+
+def _fields(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Every field below a value, and the first of each array; jobspecs and environments are not
+    entered.
+    """
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = list(enumerate(value))[:1]
+    for key, each in items:
+        yield (*path, key), each
+        if key not in ("jobspec", "annotations"):
+            yield from _fields(each, (*path, key))
 
 
 # --- making them
@@ -138,15 +220,19 @@ def made(edit: Edit) -> Told:
     """The recording with the edit."""
     told = recording(edit.unit.number)
     place, found = edit.unit.place, in_recording(told, edit.unit)
-    match edit.kind:
-        case "deleted":
+    match edit.operator:
+        case "lost":
             del found[place]
-        case "repeated":
+        case "twice":
             found.insert(place, dict(found[place]))
-        case "moved earlier" | "moved later":
+        case "early" | "late":
             _move(told, edit)
+        case "to another peer":
+            found[place]["to"] = "kvs"
+        case "refused" | "not refused":
+            _change_errnum(found[place])
         case _:
-            _change(found[place], edit)
+            _change(told, found[place], edit)
     return told
 
 
@@ -158,7 +244,7 @@ def _neighbor(told: Told, unit: Unit, kind: str) -> int | None:
     request.
     """
     found = in_recording(told, unit)
-    step = -1 if kind == EARLIER else 1
+    step = -1 if kind == EARLY else 1
     place = unit.place + step
     while 0 <= place < len(found):
         if _is_related(found[unit.place], found[place], kind):
@@ -176,7 +262,7 @@ def _is_related(one: dict[str, Any], other: dict[str, Any], kind: str) -> bool:
         return _is_of_job(other) and bool(_ids(one) & _ids(other))
     is_of_both = {one["from"], one["to"]} == {other["from"], other["to"]}
     is_rpc = one["topic"] == other["topic"] and is_of_both and one["type"] != other["type"]
-    return is_rpc and one["type"] == ("response" if kind == EARLIER else "request")
+    return is_rpc and one["type"] == ("response" if kind == EARLY else "request")
 
 
 _UNORDERED: Final = {"validate", "dependency-add"}
@@ -196,38 +282,82 @@ def _ids(message: dict[str, Any]) -> set[Any]:
 def _move(told: Told, edit: Edit) -> None:
     """Put it right before the neighbor, or right after it, at its time."""
     found, unit = in_recording(told, edit.unit), edit.unit
-    to = _neighbor(told, unit, edit.kind)
+    to = _neighbor(told, unit, edit.operator)
     assert to is not None
     moved, t = found[unit.place], found[to]["t_rel"]
     del found[unit.place]
-    moved["t_rel"] = t - _MOMENT_S if edit.kind == EARLIER else t + _MOMENT_S
+    moved["t_rel"] = t - _MOMENT_S if edit.operator == EARLY else t + _MOMENT_S
     found.insert(to, moved)
 
 
-def _change(found: dict[str, Any], edit: Edit) -> None:
-    if edit.path == ("errnum",):
-        _change_errnum(found, edit.kind)
-        return
+def _change(told: Told, found: dict[str, Any], edit: Edit) -> None:
     owner = found["payload" if edit.unit.job < 0 else "context"]
     for key in edit.path[:-1]:
         owner = owner[key]
     last = edit.path[-1]
-    if edit.kind == REMOVED:
+    if edit.operator == ABSENT:
         del owner[last]
-    else:
-        change = _another if edit.kind == OTHER else _of_another_type
-        owner[last] = change(owner[last], last)
+        return
+    change = _changed(edit.operator, told, edit.unit, edit.path, owner[last])
+    assert change is not None
+    (owner[last],) = change
 
 
-def _change_errnum(found: dict[str, Any], kind: str) -> None:
+def _change_errnum(found: dict[str, Any]) -> None:
     """From success to EINVAL with a text, or from an error to success."""
     if found.get("errnum"):
         found.pop("errnum")
         found.pop("errstr", None)
         return
-    found["errnum"] = 22 if kind != TYPED else 71
+    found["errnum"] = 22
     found.pop("payload", None)
     found["errstr"] = "Invalid argument"
+
+
+def _changed(operator: str, told: Told, unit: Unit, path: Path, value: Any) -> tuple[Any] | None:
+    """The value that an operator makes of one; None if it cannot, or it would be the same."""
+    made: Any = value
+    is_number = type(value) in (int, float)
+    match operator:
+        case "null":
+            made = None
+        case "wrong type":
+            made = _of_another_type(value, path[-1])
+        case "other value" if not is_number:
+            made = _another(value, path[-1])
+        case "one more" if is_number:
+            made = value + 1
+        case "one less" if is_number:
+            made = value - 1
+        case "of another job" if path == ("id",):
+            others = [job["id"] for job in told["jobs"] if job["id"] != value]
+            made = others[0] if others else value
+        case "stale":
+            made = _earlier(told, unit, path, value)
+        case "first lost" | "last lost" if isinstance(value, list) and len(value) > 1:
+            made = value[1:] if operator == FIRST else value[:-1]
+        case "first lost" | "last lost" if isinstance(value, str) and _IDSET.fullmatch(value):
+            ids = list(Idset.parse(value))
+            made = str(Idset.of(ids[1:] if operator == FIRST else ids[:-1])) if ids[1:] else value
+    is_same = type(made) is type(value) and made == value
+    return None if is_same else (made,)
+
+
+def _earlier(told: Told, unit: Unit, path: Path, value: Any) -> Any:
+    """The value of the same field in an earlier message or event of the kind; else `value`."""
+    units_before = in_recording(told, unit)[: unit.place]
+    subject = subject_of(told, unit)
+    for place in range(len(units_before) - 1, -1, -1):
+        if subject_of(told, unit._replace(place=place)) != subject:
+            continue
+        had: Any = units_before[place].get("payload" if unit.job < 0 else "context")
+        for key in path:
+            is_there = isinstance(had, dict) and key in had
+            is_there = is_there or (isinstance(had, list) and key in range(len(had)))
+            had = had[key] if is_there else None
+        if had is not None and had != value:
+            return had
+    return value
 
 
 _IDSET: Final = re.compile(r"[0-9]+([,-][0-9]+)*")

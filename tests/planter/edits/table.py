@@ -24,7 +24,7 @@ class Row(NamedTuple):
     def is_of(self, edit: Edit) -> bool:
         """Whether the row is about an edit."""
         return (
-            any(fnmatchcase(edit.kind, kind) for kind in self.kinds)
+            any(fnmatchcase(each, kind) for kind in self.kinds for each in edit.kinds)
             and _fits(edit.subject, self.subject)
             and _fits(edit.field, self.field)
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.planter.edits import making, trying
 from tests.planter.findings import Findings
 
-PART = 200
+PART = 100
 
 
 def test_edits_are_named_by_their_clause(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from tests.support.recorded import broken, recording
 
 OWN, OTHERWISE, SILENT, HARMLESS = "own clause", "otherwise", "silent", "harmless"
 PAGE: Final = ROOT / "docs" / "how-we-know" / "edits.md"
-OWN_MIN: Final = 0.85
-SILENT_MAX: Final = 0.03
-HARMLESS_MAX: Final = 0.30
+OWN_MIN: Final = 0.92
+SILENT_MAX: Final = 0.06
+HARMLESS_MAX: Final = 0.10
 
 
 @functools.cache
@@ -70,14 +70,16 @@ def outcomes(edits: Iterable[Edit], findings: Findings) -> list[Outcome]:
 
 
 def report(found: list[Outcome]) -> tuple[str, bool]:
-    """The figures of each kind of edit, those not named by their clause; whether all is well."""
+    """The figures of each operator and role; whether all is well."""
     lines = []
-    kinds = list(dict.fromkeys(each.edit.kind for each in found))
-    for kind in sorted(kinds):
-        count = Counter(each.word for each in found if each.edit.kind == kind)
-        lines.append(f"{kind:14} " + _figures(count))
+    for which in (0, 3):
+        names = sorted({each.edit.cell[which] for each in found})
+        for name in names:
+            count = Counter(each.word for each in found if each.edit.cell[which] == name)
+            lines.append(f"{name:15} " + _figures(count))
+        lines.append("")
     total = Counter(each.word for each in found)
-    lines.append(f"{'all':14} " + _figures(total))
+    lines.append(f"{'all':15} " + _figures(total))
     judged = total.total() - total[HARMLESS] or 1
     own, silent = total[OWN] / judged, total[SILENT] / judged
     harmless = total[HARMLESS] / (total.total() or 1)
@@ -91,32 +93,48 @@ def report(found: list[Outcome]) -> tuple[str, bool]:
 
 
 def page(found: list[Outcome]) -> str:
-    """The figures, and the edits that were silent or named otherwise, in Markdown."""
-    lines = [HEAD, "```text", report(found)[0], "```", "", "## Edits that no clause names", ""]
-    lines += ["| edit | clauses that state it |", "|---|---|"]
-    silent = [each for each in found if each.word == SILENT]
-    lines += [f"| {_cell(each.edit.name)} | {_cell(each.row)} |" for each in silent]
-    lines += ["", "## Edits that other clauses name", ""]
-    lines += ["| edit | clauses that state it | clauses that are named |", "|---|---|---|"]
-    lines += [
-        f"| {_cell(each.edit.name)} | {_cell(each.row)} | {' '.join(each.named)} |"
-        for each in found
-        if each.word == OTHERWISE
-    ]
-    return "\n".join(lines) + "\n"
+    """The figures, and the table of all cells, in Markdown."""
+    lines = [HEAD, "```text", report(found)[0], "```", ""]
+    for word, title in TITLES.items():
+        some = sorted((each for each in found if each.word == word), key=lambda o: o.edit.cell)
+        lines += [f"## {title}", "", "| role | message or event | field | operator | clauses |"]
+        lines += ["|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(map(_cell, each.edit.cell))} | {_said(each)} |" for each in some]
+        lines.append("")
+    return "\n".join(lines)
 
 
-HEAD: Final = """# What the judge does not see in recordings of flux-core
+TITLES: Final = {
+    SILENT: "Cells that no clause names",
+    OTHERWISE: "Cells that other clauses name",
+    HARMLESS: "Cells that are excused",
+    OWN: "Cells that their own clause names",
+}
 
-The judge is tried on edits of all 50 recordings of flux-core 0.88: a message or event is deleted,
-repeated, moved, or one field of it is changed, by a seed. A table says, before the judge sees any,
-which clauses the edit breaks, or why it is harmless. `make edits` makes this page (about a minute
-of one processor; a run that was stopped goes on).
+
+def _said(outcome: Outcome) -> str:
+    """What was named; of what should have been, the clauses that state it; or why it is excused."""
+    if outcome.word == HARMLESS:
+        return _cell(outcome.row.harmless)
+    stated = _cell(" ".join(outcome.row.clauses))
+    if outcome.word == SILENT:
+        return f"stated by {stated}"
+    named = " ".join(outcome.named)
+    return named if outcome.word == OWN else f"{named}; stated by {stated}"
+
+
+HEAD: Final = """# What the judge sees in edits of recordings of flux-core
+
+Each message of each party, and each event of a job, is edited in the recordings of flux-core 0.88:
+as a whole (lost, twice, early, late, to another peer, refused), and in each of its fields (absent,
+null, of a wrong type, of another job, stale, one more or less, the first or last of a list lost).
+There is one edit for each role, message, field and operator: a cell. A table says, before the judge
+sees any, which clauses a cell breaks, or why it is excused. `make edits` makes this page (two
+minutes of one processor; a run that was stopped goes on).
 """
 
 
-def _cell(what: str | Row) -> str:
-    text = what if isinstance(what, str) else " ".join(what.clauses)
+def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*").replace("<", "\\<")
 
 
