@@ -127,8 +127,8 @@ def _said_once(record: Record, seen: Seen) -> Finding:
     """All shells of a job start once, and before the job is complete."""
     start: Start | None = seen.at(STARTS, job_id(record))
     before = [name for name in ("start", "finish") if start is not None and start.place(name)]
-    if start is None or not before:
-        return None
+    if start is None or not before or link_of(seen).disconnected > start.sent:
+        return None  # who has left says nothing in a stream
     text = f"start response of job {job_id(record)}: expected none after {before[0]}"
     return Broken(text, (start.place(before[0]),), party=record.party)
 
