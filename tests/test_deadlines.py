@@ -25,6 +25,8 @@ THREADS_THAT_ARE_WAITED_FOR: Final = {
     ("flux_trio/services/kvs.py", "_store_in_order"): "the store is used by one thread at a time; "
     "what waits for a disk that hangs ends with the process",
     ("flux_trio/services/kvs.py", "back_up_between_rounds"): "as above",
+    ("flux_trio/services/housekeeping.py", "_run_all"): "it reads /proc and sends signals: no disk "
+    "or peer can delay it",
     ("flux_trio/shell/job_cgroups.py", "_move_in_thread"): "the shell host does not end meanwhile",
     ("flux_trio/shell/job_cgroups.py", "kill"): "the shell host does not end meanwhile",
     ("flux_trio/shell/jobs.py", "read_outputs"): "the shell host does not end meanwhile",

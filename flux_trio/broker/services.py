@@ -95,7 +95,7 @@ class ModuleStart(msgspec.Struct):
         named = self.path or self.name
         if not named:
             raise FluxError(Errno.EPROTO, f"{topics.MODULE}: payload: expected name or path")
-        if "/" in named or self.args:
+        if "/" in self.path or self.args:
             text = f"{named}: expected the name of a module, without arguments"
             raise FluxError(Errno.EINVAL, text)
         return OURS.get(named, named)

@@ -65,7 +65,8 @@ def test_what_follows_from_a_known_violation_is_a_block_of_its_own():
 def test_what_is_shipped_names_clauses_and_reasons(name):
     departures = load_shipped(name)
     assert departures
-    assert {each.clause for each in departures} <= load_clauses().keys()
+    of_clauses = {each.clause for each in departures if not each.clause.startswith("invariant.")}
+    assert of_clauses <= load_clauses().keys()
 
 
 @pytest.mark.parametrize(

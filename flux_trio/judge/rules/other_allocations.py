@@ -139,27 +139,18 @@ def _allocation(clause: str) -> Callable[[Judge], Judge]:
 
 
 @_allocation("25.resources.7")
-def as_many_cores_as_the_product(
+def as_many_as_the_product(
     wanted: Wanted, got: ResourceSet, _there: Inventory
 ) -> bool | str | None:
-    """A job gets as many cores as its jobspec requests. Whole nodes may have more, which
+    """A job gets as many cores and gpus as its jobspec requests. Whole nodes may have more, which
     `exclusive_nodes_are_whole` judges.
     """
-    if not wanted.cores:
-        return None
-    is_enough = got.ncores == wanted.cores or (wanted.exclusive and got.ncores > wanted.cores)
-    return is_enough or f"expected {wanted.cores} cores, got {got.ncores}"
-
-
-@_allocation("25.resources.7")
-def as_many_gpus_as_the_product(
-    wanted: Wanted, got: ResourceSet, _there: Inventory
-) -> bool | str | None:
-    """A job gets as many gpus as its jobspec requests; with whole nodes it may get more."""
-    if not wanted.gpus:
-        return None
-    is_enough = got.ngpus == wanted.gpus or (wanted.exclusive and got.ngpus > wanted.gpus)
-    return is_enough or f"expected {wanted.gpus} gpus, got {got.ngpus}"
+    asked = [("cores", wanted.cores, got.ncores), ("gpus", wanted.gpus, got.ngpus)]
+    for what, count, held in asked:
+        is_enough = held == count or (wanted.exclusive and held > count)
+        if count and not is_enough:
+            return f"expected {count} {what}, got {held}"
+    return True if wanted.cores or wanted.gpus else None
 
 
 @_allocation("20.nslots.1")
