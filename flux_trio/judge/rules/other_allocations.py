@@ -146,10 +146,10 @@ def as_many_as_the_product(
     `exclusive_nodes_are_whole` judges.
     """
     asked = [("cores", wanted.cores, got.ncores), ("gpus", wanted.gpus, got.ngpus)]
-    for what, count, held in asked:
-        is_enough = held == count or (wanted.exclusive and held > count)
-        if count and not is_enough:
-            return f"expected {count} {what}, got {held}"
+    for what, wanted_of_it, held in asked:
+        is_enough = held == wanted_of_it or (wanted.exclusive and held > wanted_of_it)
+        if wanted_of_it and not is_enough:
+            return f"expected {wanted_of_it} {what}, got {held}"
     return True if wanted.cores or wanted.gpus else None
 
 
