@@ -79,8 +79,7 @@ async def test_client_that_submits_and_does_not_read_is_held_up_and_then_dropped
 async def test_client_that_opens_ten_thousand_streams_has_what_one_may_have(tmp_path: Path) -> None:
     async with flooded(tmp_path) as (_, client):
         ended = await flood(tmp_path, "streams")
-        text = "4096 requests of this connection are open: wait for some of them to end"
-        assert ended["errors"] == {text: 10_000 - 4096}
+        assert ended["errors"] == {}  # the owner's programs hold one for each job
         await assert_is_served(client)
         assert (await client.call(topics.stats_of(topics.KVS)))["watches"] == 0  # it has gone
 
