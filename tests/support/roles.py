@@ -121,7 +121,9 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.JOB_JOBTAP_QUERY: plain({"name": ".priority-default"}),
     # the job manager, for other services
     topics.JOB_SUBMIT: plain({"jobs": []}),
-    topics.JOB_SUBMIT_ROOM: plain({"userid": 1, "jobspecs": [{"size": 1, "stored": 1, "costs": {}}]}),
+    topics.JOB_SUBMIT_ROOM: plain(
+        {"userid": 1, "jobspecs": [{"size": 1, "stored": 1, "costs": {}}]}
+    ),
     topics.JOB_HINDRANCE: plain({"reason": "the disk is full"}),
     topics.JOB_GETINFO: plain(),
     topics.JOB_HOUSEKEEPING_KILL: plain({"signum": 15}),
