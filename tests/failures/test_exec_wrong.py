@@ -27,9 +27,9 @@ WRONG: dict[str, tuple[str, Say, str]] = {
         lambda e, _: e.tell(99, "finish"),
         "no active job has id 99",
     ),
-    "second start": ("32.start.3", lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
+    "second start": ("32.start.17", lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
     "second finish": (
-        "32.start.37",
+        "32.start.36 32.start.37",
         lambda e, j: e.tell(j, "finish", "finish"),
         "finish in state FINISHED",
     ),

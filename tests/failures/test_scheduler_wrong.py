@@ -155,7 +155,7 @@ async def test_wrong_answer_suspends_scheduling_and_nothing_else(
 # the clauses broken; the cores of each rank in R; what the log says
 BAD_R: dict[str, tuple[str, dict[int, int] | None, str]] = {
     "what another job holds": (
-        "invariant.no-double-allocation 25.resources.7",
+        "invariant.no-double-allocation 25.resources.7 20.nslots.1",
         {0: 1, 1: 1},
         "expected resources that no other job holds, got rank0/core0, which job {running} has",
     ),
@@ -165,7 +165,7 @@ BAD_R: dict[str, tuple[str, dict[int, int] | None, str]] = {
         "expected what the instance has, ranks 0-1, got rank2/core0",
     ),
     "a core that there is not": (
-        "20.overview.3 25.resources.7",
+        "20.overview.3 25.resources.7 20.nslots.1",
         {1: 3},
         "expected what the instance has, rank1/core[0-1], got rank1/core2",
     ),
