@@ -284,7 +284,7 @@ def test_grant_that_is_judged_is_freed_with_its_resources(manager: ManagerScript
 
 def test_success_without_resources_suspends_scheduling(manager: ManagerScript) -> None:
     manager.submit(1)
-    manager.alloc(1)
+    manager.alloc(1, R=None)
     assert manager.stats()["sched"]["link"] == "detached"
 
 

@@ -82,7 +82,7 @@ class BreaksOnDisk:
         self.page, self.count = self.inner.page, self.inner.count
         self.has_much_unsettled = False
         self.sweep, self.reclaim = self.inner.sweep, self.inner.reclaim
-        self.disk_free = self.inner.disk_free
+        self.disk_free, self.keep_reserve = self.inner.disk_free, self.inner.keep_reserve
         self.broken = False
 
     def commit(self, ops: Iterable[Op]) -> None:
@@ -110,6 +110,7 @@ async def test_what_was_confirmed_before_the_crash_is_there_after_it(tmp_path: P
                     await s.submit()
                 assert refused.value.errnum == Errno.ENOSYS
                 await trio.sleep_forever()
+        assert len(confirmed) == 5, "it crashed as was meant, not before"
         async with scene(store=durable_store(CONFIG, tmp_path)) as s:
             listed = await s.call(topics.LIST_LIST, {"max_entries": 0})
             assert sorted(job["id"] for job in listed["jobs"]) == confirmed

@@ -205,12 +205,15 @@ class ManagerScript:
         return self._follow(self.turns.turn(self.now, [*map(self._with_r, inputs)]))
 
     def _with_r(self, each: Any) -> Any:
-        """A SUCCESS with the R that is stored, if the edition has R in it."""
+        """A SUCCESS with the R that is stored, if the edition has R in it; R=None leaves it out."""
         if not _granted([each]) or self.edition.alloc_answer is not rfc27.ALLOC_ANSWER_WITH_R:
             return each
         text = self.kvs.value(f"{key(each.payload['id'])}.R")
         r = json.loads(text) if text and text.startswith("{") else {}
-        return msgspec.structs.replace(each, payload={"R": r, **each.payload})
+        payload = {"R": r, **each.payload}
+        if payload["R"] is None:
+            del payload["R"]
+        return msgspec.structs.replace(each, payload=payload)
 
     def ask(self, topic: str, payload: Any = None, **how: Any) -> list[str]:
         """The owner's client asks."""
