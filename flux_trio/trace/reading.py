@@ -133,11 +133,11 @@ def read_trace(
 
 
 def _is_record(line: str) -> bool:
-    """Return whether a line is a complete JSON object and not a recording."""
+    """Return whether a line is a record, even one that was cut, and no recording."""
     try:
         return "messages" not in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeError):  # a part of an object, or lone surrogates
-        return False
+        return not line.endswith("\n") and '"messages"' not in line
     except RecursionError:
         return True  # then the error of the record names the line
 

@@ -346,8 +346,8 @@ def test_empty_text_is_no_file() -> None:
         (
             "seed = 1\nprogramm = '1.0'",
             "the plan cannot be played: expected one of the keys seed, nnodes, cores, policy, "
-            "limit, late, jobs, actions, faults, depth, store, queues, plugins, builtins, pages, "
-            "version, program "
+            "limit, late, jobs, actions, faults, depth, store, queues, plugins, builtins, edition, "
+            "pages, version, program "
             '(did you mean program?), got "programm"',
         ),
         (None, "No such file or directory"),

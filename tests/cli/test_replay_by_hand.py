@@ -117,7 +117,7 @@ def test_states_are_shown_at_the_start_and_when_they_are_asked_for(plan: Path) -
     first = lines[2 : lines.index("> states")]
     assert first == after(result, "states")
     assert tuple(dict.fromkeys(line.split(":")[0].strip() for line in first)) == MODULES
-    assert f"{'':15}job-ingest: empty" in first
+    assert f'{"":15}job-ingest: submissions.config.edition = "classic"' in first
     assert after(result, "")[0] == "turn 1"
     assert any(
         "job-manager: parts.scheduler.link.state = " in line

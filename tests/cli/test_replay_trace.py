@@ -287,10 +287,17 @@ def test_options_of_plans_are_refused(trace: Path, option: tuple[str, ...]) -> N
     assert "a trace is replayed without --story, --property, --depth and" in result.stderr
 
 
-@pytest.mark.parametrize("text", ["", '\ufeff{"n":1,"t":1.0,"kind":"config","party":"config"}\n'])
-def test_file_that_is_no_trace_is_told_what_a_trace_is(tmp_path: Path, text: str) -> None:
+def test_trace_may_have_a_byte_order_mark(trace: Path, tmp_path: Path) -> None:
+    marked = tmp_path / "trace.jsonl"
+    marked.write_bytes(b"\xef\xbb\xbf" + trace.read_bytes())
+    whole, result = replay(trace), replay(marked)
+    assert (result.exit_code, result.stderr) == (whole.exit_code, whole.stderr)
+    assert result.stdout.replace(str(marked), str(trace)) == whole.stdout
+
+
+def test_file_that_is_no_trace_is_told_what_a_trace_is(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    path.write_text(text)
+    path.touch()
     result = replay(path)
     assert result.exit_code == 2
     assert "expected a trace: JSON lines, a JSON object with messages, or" in result.stderr

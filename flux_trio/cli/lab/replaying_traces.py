@@ -35,7 +35,7 @@ NO_TURNS: Final = (
 def open_trace(path: Path) -> BufferedReader | None:
     """Open a file if it is a trace and no plan: it begins as JSON, or is an empty file.
 
-    An empty `.toml` is a plan. A byte order mark is skipped here, so that it is refused as a trace.
+    An empty `.toml` is a plan. A trace may have a byte order mark.
     Raises Unusable for a pipe or a device that is no trace, since a plan is read more than once.
     """
     with ExitStack() as stack:

@@ -19,7 +19,7 @@ import click
 from flux_trio.cli.follow.output import Outputs, into, standard_outputs
 from flux_trio.cli.follow.watching import AT_ONCE, Watcher, progress_bar
 from flux_trio.cli.submit.replacing import replaced
-from flux_trio.cli.submit.submit_options import make_jobspec, tell_defaults, tell_ignored
+from flux_trio.cli.submit.submit_options import make_jobspec, tell_default, tell_ignored
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.shown_values import shown_id
 from flux_trio.formats import Idset, apply_update
@@ -28,7 +28,7 @@ from flux_trio.messages import FluxError
 if TYPE_CHECKING:
     from flux_trio.cli.follow.progress import JobProgress
     from flux_trio.cli.submit.submission import Submission
-    from flux_trio.client import Client
+    from flux_trio.client import Client, Job
 
 SENDERS: Final = 256  # submissions without a response at a time
 WAIT_EVENT: Final = "clean"  # of --wait
@@ -122,7 +122,6 @@ def submit_all(jobs: Sequence[Copy], bulk: BulkOptions) -> int:
     tell_ignored(jobs[0].submission)
 
     async def run(client: Client) -> int:
-        await tell_defaults(client, (job.submission for job in jobs))
         what = "" if bulk.watches else f"Submitting {len(jobs)} jobs:"
         bar = progress_bar(bulk.progress, len(jobs), what=what, jps=bulk.jps)
         with ExitStack() as files, bar as progress:
@@ -170,6 +169,7 @@ class _Bulk:
         self._progress = progress
         self._logs = logs
         self._refused = False
+        self._unlimited: set[str | None] = set()  # the queues of jobs with a time limit of 0
         self._watcher = Watcher(
             client=client,
             until=bulk.until,
@@ -193,16 +193,24 @@ class _Bulk:
         for job in left:
             outputs = self._logs.of(job.submission)
             try:
-                jobid = (await self._client.submit(**job.request())).id
+                submitted = await self._client.submit(**job.request())
             except FluxError as error:
                 self._refuse(job, error, outputs)
                 continue
+            jobid = submitted.id
             if not self._bulk.quiet:
                 outputs.line(shown_id(jobid))
+            await self._tell_default(job.submission, submitted)
             if self._bulk.watches:
                 watches.start_soon(self._watch, jobid, outputs, limit)
             elif self._progress is not None:
                 self._progress.advance()
+
+    async def _tell_default(self, submission: Submission, job: Job) -> None:
+        """Tell of the first job of each queue if a default has replaced its time limit of 0."""
+        if submission.duration() == 0 and submission.queue not in self._unlimited:
+            self._unlimited.add(submission.queue)
+            await tell_default(job)
 
     async def _watch(self, jobid: int, outputs: Outputs, limit: anyio.CapacityLimiter) -> None:
         async with limit:

@@ -13,7 +13,7 @@ from flux_trio.cli.submit.submit_options import (
     print_jobspec,
     read_submission,
     run_options,
-    tell_defaults,
+    tell_default,
     tell_ignored,
     with_input,
 )
@@ -58,7 +58,6 @@ def run(
     stdin = None if jobspec_file == "-" else input_to_forward()
 
     async def send_and_follow(client: Client) -> int:
-        await tell_defaults(client, [submission])
         sent = jobspec if stdin is None else with_input(jobspec)
         job = await client.submit(
             sent, urgency=submission.urgency_number(), flags=submission.flag_mask()
@@ -66,6 +65,8 @@ def run(
         jobid = job.id
         if verbose and not quiet:
             click.echo(f"jobid: {shown_id(jobid)}", err=True)
+        if submission.duration() == 0:
+            await tell_default(job)
         return await attach(
             client, jobid, label=label_io, show_events=verbose > 1, until=wait_event, stdin=stdin
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -16,7 +16,7 @@ from flux_trio.cli.terminal.params import LABEL_IO, UNBUFFERED
 
 if TYPE_CHECKING:
     from flux_trio.cli.submit.submission import Submission
-    from flux_trio.client import Client
+    from flux_trio.client import Job
     from flux_trio.formats import Jobspec
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -225,22 +225,28 @@ def tell_ignored(submission: Submission) -> None:
         remark(f"ignored, since they have no effect here: shell options {', '.join(names)}")
 
 
-async def tell_defaults(client: Client, submissions: Iterable[Submission]) -> None:
-    """Write a line for each queue whose default time limit replaces a `--time-limit` of 0."""
-    unlimited = [each for each in submissions if each.duration() == 0]
-    if not unlimited:
-        return
-    from flux_trio.cli.terminal.columns import short_duration
-    from flux_trio.config import read_config
-    from flux_trio.messages import topics
+async def tell_default(job: Job) -> None:
+    """Write a line if a default has replaced the `--time-limit` of 0 of a new job.
 
-    config = read_config((await client.call(topics.CONFIG_GET, {"defaults": True}))["config"])
-    for queue in dict.fromkeys(each.queue or config.default_queue for each in unlimited):
-        with suppress(KeyError):  # there is no such queue: the instance refuses the job
-            if default := config.policy_for(queue).duration:
-                where = "" if queue is None else f" of queue {queue}"
-                text = f"--time-limit: 0 is no limit of its own: the default{where} applies, "
-                remark(text + short_duration(default))
+    What the job has got says so, wherever defaults are filled in: in the jobspec that is stored,
+    or by an event before the job is validated. The queues' table is the instance's (33.tools.1).
+    """
+    from flux_trio.cli.terminal.columns import short_duration
+    from flux_trio.protocols import JobEvent
+
+    updates: dict[str, Any] = {}
+    async with aclosing(job.events()) as events:
+        async for event in events:
+            if event.name == JobEvent.JOBSPEC_UPDATE:
+                updates |= event.context or {}
+            elif event.name == JobEvent.VALIDATE:
+                break
+    found = await job.info()
+    queue = updates.get("attributes.system.queue", found.get("queue"))
+    if default := updates.get("attributes.system.duration", found.get("duration")):
+        where = f" of queue {queue}" if queue else ""
+        text = f"--time-limit: 0 is no limit of its own: the default{where} applies, "
+        remark(text + short_duration(default))
 
 
 def read_jobspec_file(submission: Submission, path: str) -> Jobspec:
