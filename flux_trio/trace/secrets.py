@@ -5,7 +5,8 @@ text in a value of the kvs; and the key of an update of it. What is left is an e
 with the variables that cores go by (`READ`) and what is no variable, which a core refuses.
 
 A core that is given a jobspec without them does the same, but for the environments in what it does.
-So a trace without them can be replayed, if environments are left out of what is compared.
+So a trace without them can be replayed, if environments, and the bytes of jobs in which they count,
+are left out of what is compared.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from flux_trio.lab.world.recorded import Unreplayable, _traced
 from flux_trio.messages import USERID_UNKNOWN, Event, Response
 from flux_trio.testing import InstanceHarness
 from flux_trio.trace import read_trace
+from flux_trio.trace.secrets import lines_without_secrets
 from tests.support.recording_much import edited, everything
 from tests.support.replayed import Kept, recording, replayed
 
@@ -32,6 +33,18 @@ def test_cores_do_the_same_again_after_crash_reload_and_late_answers() -> None:
     assert instance.nturns > 100
     assert instance.unrecorded == []
     assert instance.cores == {}  # every module was removed
+
+
+def test_replay_needs_no_environment_of_a_guests_job() -> None:
+    kept: list[Kept] = []
+    environment = {"system.environment": {"HOME": "/home/guest", "SECRET": "x" * 1000}}
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        instance.wait(instance.submit(userid=2000, attributes=environment), "clean")
+    whole = "".join(kept[0].lines()).encode()
+    lines = lines_without_secrets(whole, environments=False).decode().splitlines(keepends=True)
+    assert len("".join(lines)) < len(whole) - 2000
+    difference, _ = replayed(lines)
+    assert difference is None, str(difference)
 
 
 def test_turns_are_left_out_for_other_readers() -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 import flux_trio
 from flux_trio._version import __version__
+from flux_trio.cores.job_index import ENDED, ended_value, read_ended
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.ops import BackedUp, Fetched, Stored
 from flux_trio.cores.recorded_plugins import RepeatedPlugins, Unanswered, checksum
@@ -34,6 +35,7 @@ from flux_trio.cores.turn_records import (
     written_actions,
 )
 from flux_trio.cores.turns import Exit, Note, NoteAll
+from flux_trio.editions.journal import Ended
 from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.services.at_once import PluginTurns
@@ -54,6 +56,7 @@ _LIBRARIES: Final = tuple(
 _NOTHING: Final = "nothing"
 _ABSENT: Final = object()
 _USER: Final = "userid"
+_NBYTES: Final = Ended.__struct_fields__.index("nbytes")
 
 # Records of a module that are no actions of its core: what plugins do and count, and those of
 # messages and modules.
@@ -428,7 +431,28 @@ def _shown(message: Message) -> Shown:
 
 def _as_json(value: Any) -> Any:
     """Return a value as it comes back from a trace, without the environments of jobs."""
-    return value_without_environments(value)
+    return _without_bytes(value_without_environments(value))
+
+
+def _without_bytes(payload: Any) -> Any:
+    """Return a commit or journal message without the bytes of finished jobs.
+
+    Environments count in them.
+    """
+    match payload:
+        case {"ops": list(ops)}:
+            return payload | {"ops": [_op_without_bytes(op) for op in ops]}
+        case {"ended": list(jobs)}:
+            return payload | {"ended": [job[:_NBYTES] for job in jobs]}
+    return payload
+
+
+def _op_without_bytes(op: Any) -> Any:
+    match op:
+        case ["append", str(key), str(value)] if key.startswith(f"{ENDED}."):
+            job = msgspec.structs.replace(read_ended(key, value), nbytes=0)
+            return ["append", key, ended_value(job)]
+    return op
 
 
 def _json(value: Any) -> str:
