@@ -17,9 +17,7 @@ ANSWERS = (("start", {}), ("finish", {"status": 0}), ("release", {"ranks": "0", 
 
 
 @pytest.mark.parametrize(
-    ("party", "named"),
-    [(EARLIER, []), (EXEC, ["32.start.3", "32.start.37"])],
-    ids=["late", "twice"],
+    ("party", "named"), [(EARLIER, []), (EXEC, ["32.start.37"])], ids=["late", "twice"]
 )
 def test_service_is_not_accused_of_what_an_earlier_one_says_while_there_is_no_job_manager(
     party: str, named: list[str]

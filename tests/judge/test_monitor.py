@@ -74,7 +74,7 @@ def test_a_rule_that_nothing_concerns_is_not_exercised():
     assert judge([], rules.all).verdicts() == {"invariant.x": Verdict.NOT_EXERCISED}
 
 
-def test_a_violation_has_the_sentence_and_who_is_bound_by_the_clause():
+def test_a_violation_has_the_sentence_and_who_sent_it_with_its_role():
     rules = Rules()
     rules.judge("27.cancel.4", sent("request", "a.b"))(lambda _record, _facts: Broken("so"))
     rules.judge("27.cancel.4", sent("request", "a.c"))(
@@ -83,7 +83,8 @@ def test_a_violation_has_the_sentence_and_who_is_bound_by_the_clause():
     trace = hand_made(made("x", "y", Request("a.b")), made("x", "y", Request("a.c")))
     first, second = judge(trace, rules.all).violations
     assert first.sentence == CLAUSES["27.cancel.4"].text
-    assert (first.party, second.party) == ("scheduler", "somebody else")
+    assert (first.party, second.party) == ("x", "somebody else")
+    assert first.role == "scheduler"
 
 
 def test_what_a_party_took_up_counts_as_known_when_it_comes_back_to_its_inbox():

@@ -67,14 +67,17 @@ def test_a_log_that_is_no_number_is_kept_as_it_is(status: int) -> None:
     assert states[7] is log
 
 
-def test_a_start_is_packed_when_its_final_release_has_come() -> None:
+@pytest.mark.parametrize("fatal", [(), (("fatal", 45),)])
+def test_a_start_is_packed_when_its_final_release_has_come(fatal: tuple[Any, ...]) -> None:
     received = (("final", 50),)
     states = Packed(STARTS.packing)
     states[7] = started = Start(30, 31)
     assert states[7] is started
-    states[7] = Start(30, 31, said=(("final", 49),), received=received)
+    states[7] = Start(30, 31, said=(*fatal, ("final", 49)), received=received)
+    assert not states.unpacked
     assert not is_open(states[7])
     assert states[7].place("final") == 50
+    assert bool(states[7].place("fatal")) is bool(fatal)
 
 
 @pytest.mark.parametrize(

@@ -153,17 +153,6 @@ def as_many_as_the_product(
     return True if wanted.cores or wanted.gpus else None
 
 
-@_allocation("20.nslots.1")
-def nslots_counts_the_slots(
-    wanted: Wanted, got: ResourceSet, _there: Inventory
-) -> bool | str | None:
-    if got.nslots is None or not wanted.slots:
-        return None
-    return got.nslots == wanted.slots or (
-        f"execution.nslots: expected the {wanted.slots} slots of the jobspec, got {got.nslots}"
-    )
-
-
 @_allocation("14.vertex.1")
 def exactly_as_many_nodes(wanted: Wanted, got: ResourceSet, _there: Inventory) -> bool | str | None:
     if not wanted.nodes:

@@ -13,7 +13,9 @@ from typing import Any, Final
 from flux_trio.judge.checks.r_checks import CHECKS, Found, each_r, optional, wanted
 from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
+from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.rules.other_allocations import WANTED, Wanted
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     HOSTS,
@@ -31,6 +33,7 @@ from flux_trio.judge.views.resource_sets import (
     pieces_of,
     targets_of,
 )
+from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -200,9 +203,31 @@ def _nslots(r: Any) -> int | None:
     return found if type(found) is int else None
 
 
-@each_r(RULES, "20.nslots.1")
 def nslots_is_an_integer(r: Any, _t: float) -> Found:
     return optional(execution(r), "nslots", int, "an integer")
+
+
+CHECKS.append(nslots_is_an_integer)
+
+
+@RULES.judge("20.nslots.1", R_RECORDS, views=[LOOKUPS, WANTED])
+def nslots_is_the_number_of_slots(record: Record, seen: Seen) -> Finding:
+    """The key nslots of an R is an integer. Of a new allocation it is the number of slots that the
+    jobspec in sched.alloc requests.
+    """
+    kept = None
+    is_new = topic_of(record) in (topics.KVS_COMMIT, topics.SCHED_ALLOC)
+    for r in found_in(record, seen):
+        found = nslots_is_an_integer(r.value, record.t)
+        if isinstance(found, str):
+            return Broken(f"{r.what}: {found}", job=r.jobid)
+        requested: Wanted | None = seen.at(WANTED, r.jobid) if is_new else None
+        nslots = _nslots(r.value) or 0
+        if requested is not None and requested.slots and 0 < nslots != requested.slots:
+            text = f"expected the {requested.slots} slots of the jobspec, got {nslots}"
+            return Broken(f"{r.what}: execution.nslots: {text}", (requested.n,), job=r.jobid)
+        kept = kept or found
+    return kept
 
 
 @each_r(RULES, "20.nslots.2", "inventory")

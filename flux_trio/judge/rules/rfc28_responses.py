@@ -11,14 +11,7 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.r_checks import problem_of
-from flux_trio.judge.checks.shapes import (
-    IDSET,
-    STRING,
-    idset_of,
-    one_of,
-    require_key,
-    require_object,
-)
+from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, key_problem, one_of, require_key
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, payload, sent
 from flux_trio.judge.engine.view import Seen
@@ -60,8 +53,17 @@ def _targets(record: Record, key: str = "targets") -> Idset:
 
 # --- keys
 
-require_object(RULES, "28.acquire.1", ACQUIRE)
-require_key(RULES, "28.acquire.1", ACQUIRE, key="group", shape=STRING)
+
+@RULES.judge("28.acquire.1", ACQUIRE)
+def acquire_names_a_group(record: Record, _seen: Seen) -> Finding:
+    """The payload is an object, and has the key group, a string."""
+    found = getattr(record.message, "payload", None)
+    if not isinstance(found, dict):
+        return Broken(f"resource.acquire request: expected an object, got {found!r:.80}")
+    problem = key_problem(found, "group", STRING)
+    return Broken(f"resource.acquire request: {problem}") if problem else True
+
+
 require_key(
     RULES, "28.acquire.5", TELL, key="type", shape=one_of("grow", "shrink", "online", "offline")
 )

@@ -223,8 +223,9 @@ def _fold_start(start: Start | None, _part: None, record: Record, seen: Seen) ->
             start = start.but(misfit=record.n)
         released = start.released | ranks_of(record)
         return start.but(said=_with(start.said, kind, record.n), released=released)
-    if kind == "final":  # the request is over: keep only this
-        return Start(start.sent, start.taken, said=start.said[-1:], received=(("final", record.n),))
+    if kind == "final":  # the request is over: keep only this, and whether an exception came before
+        is_fatal = bool(start.place("fatal"))
+        return _ended(start.sent, start.taken, record.n, is_fatal=is_fatal)
     return start.but(received=_with(start.received, kind, record.n))
 
 
@@ -277,22 +278,31 @@ def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple
     return (*said, (kind, n))
 
 
-_AGE_BITS: Final = 31
+_AGE_BITS: Final = 30
+
+
+def _ended(sent: int, taken: int, n: int, *, is_fatal: bool) -> Start:
+    """Return a start request whose final release the job manager has received at record `n`."""
+    final = (("final", n),)
+    said = (*final, ("fatal", n)) if is_fatal else final
+    return Start(sent, taken, said=said, received=final)
 
 
 def _pack_start(start: Start) -> int | None:
-    """Of a start request whose final release the job manager has received: where, and its age."""
+    """Of a start request that `_ended`: where, its age, and whether it had a fatal exception."""
     if is_open(start):
         return None
     n = start.received[-1][1]
     age = n - start.sent
-    return None if age >> _AGE_BITS else n << _AGE_BITS | age
+    if age >> _AGE_BITS:
+        return None
+    return (n << 1 | bool(start.place("fatal"))) << _AGE_BITS | age
 
 
 def _unpack_start(number: int) -> Start:
-    n, age = number >> _AGE_BITS, number & ((1 << _AGE_BITS) - 1)
-    final = (("final", n),)
-    return Start(n - age, n, said=final, received=final)
+    where, age = number >> _AGE_BITS, number & ((1 << _AGE_BITS) - 1)
+    n = where >> 1
+    return _ended(n - age, n, n, is_fatal=bool(where & 1))
 
 
 STARTS: Final = view(
@@ -306,7 +316,8 @@ STARTS: Final = view(
     reads=(RESOURCES,),
     packing=Packing(_pack_start, _unpack_start),
 )
-"""The latest `Start` of each job, by job id. After the final release only that release is kept."""
+"""The latest `Start` of each job, by job id. After the final release only that release is kept, and
+whether a fatal exception came before."""
 
 SENSELESS: Final = Mark(
     Trait("senseless", tuple(received("response", START)), is_senseless, lambda: (STARTS,)), bool

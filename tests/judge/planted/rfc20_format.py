@@ -132,6 +132,7 @@ bad_r("20.nodelist.2", "brackets left open", in_execution(nodelist=["node[0"]))
 bad_r("20.nodelist.3", "a host too many", in_execution(nodelist=["node[0-7]"]))
 bad_r("20.nodelist.3", "hosts in another order", in_execution(nodelist=["node1", "node0"]), nth=1)
 bad_r("20.nslots.1", "nslots as a string", in_execution(nslots="1"))
+bad_r("20.nslots.1", "a slot too many", in_execution(nslots=2))
 bad_r("20.nslots.3", "no nslots", without("execution", "nslots"), nth=1)
 for nslots in (0, -1):
     bad_r("20.nslots.4", f"nslots {nslots}", in_execution(nslots=nslots))
