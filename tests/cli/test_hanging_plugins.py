@@ -14,6 +14,7 @@ from typing import IO
 
 import pytest
 
+from flux_trio.cli.instance.ending import INSTANCE_S
 from tests.support.instance import (
     DEADLINE_S,
     FLUX_TRIO,
@@ -27,7 +28,7 @@ from tests.support.instance import (
 pytestmark = pytest.mark.real
 
 LIMIT_S = 1  # seconds of CPU time in one call
-STATED_S = 2.0  # in place of INSTANCE_S: the end of what holds the instance does not come
+STATED_S = 2.0  # in place of INSTANCE_S where the end of what holds the instance does not come
 
 # A job of one of these names lets its hook hold up the instance.
 HANGS = """
@@ -40,7 +41,7 @@ HANGS = """
     from flux_trio.jobtap import lock_timers, tasks
 
     tasks.END_S = ending.LEFT_S = lock_timers.LOCK_S = 0.5
-    ending.INSTANCE_S = $STATED_S
+    ending.INSTANCE_S = $INSTANCE_S
 
     def name_of(job):
         return job.raw_jobspec["attributes"]["system"].get("job", {}).get("name")
@@ -175,9 +176,11 @@ def started(statedir: Path, stderr: IO[str]) -> Iterator[RunningInstance]:
 
 
 @contextmanager
-def hanging(tmp_path: Path, limit: str = f"{LIMIT_S}s") -> Iterator[Hanging]:
+def hanging(
+    tmp_path: Path, limit: str = f"{LIMIT_S}s", instance_s: float = INSTANCE_S
+) -> Iterator[Hanging]:
     plugin, errors = tmp_path / "hangs.py", tmp_path / "errors"
-    plugin.write_text(dedent(HANGS).replace("$STATED_S", str(STATED_S)))
+    plugin.write_text(dedent(HANGS).replace("$INSTANCE_S", str(instance_s)))
     config = f'[job-manager]\nplugin-loop-limit = "{limit}"\n{TWO_NODES}'
     with (
         errors.open("w") as stderr,
@@ -230,7 +233,7 @@ def test_loop_in_c_that_keeps_the_lock_ends_the_process_and_is_named_by_the_next
 
 @pytest.mark.parametrize("way", ["loop", "c_wait"])
 def test_sigterm_ends_a_process_that_is_held(tmp_path: Path, way: str) -> None:
-    with hanging(tmp_path, "inf") as held:
+    with hanging(tmp_path, "inf", STATED_S) as held:
         command = held.begin(way)
         until(lambda: "plugin hangs: job.validate for job" in held.errors)
         held.assert_ends()
