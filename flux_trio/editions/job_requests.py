@@ -75,10 +75,46 @@ class KillAll(msgspec.Struct, frozen=True):
 
 
 class Memo(msgspec.Struct, frozen=True):
-    """The job-manager.memo request; a value of null removes its key."""
+    """The job-manager.memo request; a value of null removes its key.
+
+    A volatile memo is in no eventlog, and is gone after a restart.
+    """
 
     id: JobId
     memo: dict[str, Any]
+    volatile: bool = False
+
+
+class ListJobs(msgspec.Struct, frozen=True):
+    """The job-manager.list request; 0 is no limit."""
+
+    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class ListedJob(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job of the job-manager.list response."""
+
+    id: JobId
+    userid: int
+    urgency: int
+    priority: int
+    t_submit: float
+    state: int
+    annotations: dict[str, Any] | None = None
+    dependencies: list[str] | None = None
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The job-manager.list response."""
+
+    jobs: list[ListedJob]
+
+
+class GetAttr(msgspec.Struct, frozen=True):
+    """The job-manager.getattr request; the response has a value for each name."""
+
+    id: JobId
+    attrs: list[str]
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -202,6 +238,9 @@ OLD_URGENCY: Final = codec(OldUrgency)
 KILL: Final = codec(Kill)
 KILL_ALL: Final = codec(KillAll)
 MEMO: Final = codec(Memo)
+LIST: Final = codec(ListJobs)
+LISTED: Final = codec(Listed)
+GETATTR: Final = codec(GetAttr)
 UPDATE: Final = codec(Update)
 WAIT: Final = codec(Wait)
 ALLOC_COUNTS: Final = codec(AllocCounts)

@@ -37,6 +37,7 @@ from flux_trio.cores.job_manager.requests.control import Control, Memos
 from flux_trio.cores.job_manager.requests.explaining import Explaining
 from flux_trio.cores.job_manager.requests.history import History
 from flux_trio.cores.job_manager.requests.lifetime import Lifetime
+from flux_trio.cores.job_manager.requests.looking import Looking
 from flux_trio.cores.job_manager.requests.queue_methods import QueueMethods
 from flux_trio.cores.job_manager.requests.quiescence import Quiescence
 from flux_trio.cores.job_manager.requests.submission import Candidate, Submission
@@ -124,6 +125,7 @@ class Parts(Part):
         self.memos = Memos(self.ledger, self.limits)
         self.kills = Kills(self.ledger, self.exec)
         self.waitable = Waitable(self.ledger)
+        self.looking = Looking(self.ledger, self.waitable)
         self.lost_found = LostAndFound(self.ledger)
         self.replay = Replay(self.ledger, self.lost_found)
         self._introduce_plugins()
@@ -176,6 +178,7 @@ class Parts(Part):
                 topics.EXEC_HELLO: self.exec.hello,
                 topics.EXEC_SERVICE: self.exec.who,
                 topics.JOB_WAIT: self.waitable.wait,
+                topics.JOB_MANAGER_LIST: self.looking.list_jobs,
                 topics.JOB_PURGE: self.purge.purge,
                 topics.JOB_PURGE_ID: self.purge.purge_id,
             },
@@ -185,6 +188,7 @@ class Parts(Part):
                 topics.JOB_URGENCY: self.control.urgency,
                 topics.JOB_UPDATE: self.updates.update,
                 topics.JOB_MEMO: self.memos.memo,
+                topics.JOB_GETATTR: self.looking.getattr,
                 topics.JOB_KILL: self.kills.kill,
                 topics.JOB_KILLALL: self.kills.kill_all,
                 topics.JOB_HISTORY: self.history.get,

@@ -29,6 +29,12 @@ def play(file: str, setting: Setting, source: Path, where: Path) -> dict[str, Ou
     flux = shutil.which("flux")
     if flux is None:
         raise FileNotFoundError("flux-core's `flux` is not on PATH")
+    python = subprocess.run(
+        [flux, "python", "-c", "import sys; print(sys.executable)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     environ = {key: word for key, word in os.environ.items() if not key.startswith("FLUX_")}
     environ |= {
         "EXAMINED_FLUX": flux,
@@ -39,7 +45,8 @@ def play(file: str, setting: Setting, source: Path, where: Path) -> dict[str, Ou
         "FLUX_BUILD_DIR": str(source),
         "FLUX_SOURCE_DIR": str(source),
         "FLUX_TESTS_LOGFILE": "t",
-        "PATH": f"{HERE}:{environ['PATH']}",
+        # `python3` of the scripts is to be that of flux-core's bindings
+        "PATH": f"{HERE}:{Path(python).parent}:{environ['PATH']}",
     }
     where.mkdir(parents=True, exist_ok=True)
     printed = where / f"{file}.{setting}"

@@ -285,6 +285,15 @@ class Ledger(Commits):
             for listener in self.on_annotated:
                 listener(job)
 
+    def remember(self, job: ActiveJob, memo: Mapping[str, Any]) -> None:
+        """Take a volatile memo: it is in no eventlog."""
+        merged = {**(job.memo or {}), **memo}
+        job.memo = {key: value for key, value in merged.items() if value is not None}
+        self._count_memos(job)
+        self.annotate(
+            job, merge_annotations(job.annotations or {}, {"user": memo}, keeps_empty=False) or None
+        )
+
     def merge_annotations(self, job: ActiveJob, update: Mapping[str, Any]) -> None:
         """Change some annotations of a job; None removes a key (RFC 27, Alloc Annotate)."""
         if job.is_active:

@@ -1,7 +1,6 @@
 """Requests about jobs: exceptions (also cancel), urgency and memos; and the statistics.
 
-The texts of refusals are flux-core's, where it has one. Left out: volatile memos, which flux-core
-keeps out of the eventlog.
+The texts of refusals are flux-core's, where it has one.
 """
 
 from __future__ import annotations
@@ -47,6 +46,10 @@ class Memos(Part):
             return
         self._ledger.check_room()
         size = self._limits.check_memo(job, payload.memo)
+        if payload.volatile:
+            self._ledger.remember(job, payload.memo)
+            self._ledger.send(respond(request))
+            return
         self._limits.check_event(request, job, event_bytes(payload.memo))
         self._ledger.memo_bytes.put(job.userid, job.id, size)
         self._ledger.log(job, JobEvent.MEMO, payload.memo)
