@@ -10,12 +10,31 @@ from hypothesis import strategies as st
 
 from flux_trio.formats import FormatError
 from flux_trio.formats.glob import GLOB_CHARS_MAX, Glob, glob_matches
-from tests.support.counting import count_steps
 
-TEXTS = st.text(alphabet="ab.-]!", max_size=12)
+TEXTS = st.text(alphabet="ab.-]![&|~^\\\n", max_size=12)
 PATTERNS = st.lists(
     st.sampled_from(
-        ["a", "b", ".", "-", "]", "*", "?", "[ab]", "[!a]", "[a-b]", "[]a]", "[!]]", "["]
+        [
+            "a",
+            "b",
+            ".",
+            "-",
+            "]",
+            "*",
+            "?",
+            "[ab]",
+            "[!a]",
+            "[a-b]",
+            "[]a]",
+            "[!]]",
+            "[",
+            "&",
+            "|",
+            "~",
+            "^",
+            "!",
+            "\\",
+        ]
     ),
     max_size=8,
 ).map("".join)
@@ -51,12 +70,11 @@ def test_matches_as_fnmatch_does(pattern: str, text: str) -> None:
     assert Glob(pattern).matches(text) == fnmatch.fnmatchcase(text, pattern)
 
 
-@pytest.mark.parametrize("star", ["*a", "*?", "*[ab]"])
-def test_a_step_for_each_character_whatever_the_pattern(star: str) -> None:
-    pattern = Glob(star * 50 + "x")
-    short, long = (count_steps(lambda n=n: pattern.matches("a" * n)) for n in (100, 200))
-    assert long < 2.5 * short
-    assert long < 200 * 2000
+@pytest.mark.parametrize("star", ["*a", "*?", "*[ab]", "*a*a"])
+def test_a_match_that_backtracks_would_never_end(star: str) -> None:
+    """There are more ways to share these characters among the stars than could ever be tried."""
+    pattern = star * (GLOB_CHARS_MAX // len(star) - 1) + "x"
+    assert not Glob(pattern).matches("a" * 1000)
 
 
 def test_too_long_a_glob_is_refused_before_it_costs_anything() -> None:
