@@ -118,6 +118,12 @@ class Line:
         self.open = open_rpcs
         self.scope = trio.CancelScope()  # around the reader of the connection
         self.dropped = ""  # the reason, after the connection has been dropped
+        self.reads_while_sending = True
+        """Whether the peer reads answers while it sends; False for the owner's programs of Flux.
+
+        libflux reads nothing while a send waits for room. It is read on, so that it comes to
+        reading, until the queue of its answers is full.
+        """
 
     async def read(self, take: Callable[[Message], None]) -> None:
         """Hand each message that comes to `take`, until the connection ends or is dropped."""
@@ -136,10 +142,10 @@ class Line:
         """Pause reading until services have answered and the peer has read its messages."""
         with trio.move_on_after(PAUSE_S):
             await self.open.wait_fewer()
-        with trio.move_on_after(BEHIND_S_MAX) as scope:
+        with trio.move_on_after(BEHIND_S_MAX if self.reads_while_sending else PAUSE_S) as scope:
             if self.connection.is_behind:  # rare: no checkpoint otherwise
                 await self.connection.wait_room()
-        if scope.cancelled_caught:
+        if scope.cancelled_caught and self.reads_while_sending:
             self.drop(f"it sends requests and has not read its answers for {BEHIND_S_MAX:g} s")
 
     def drop(self, reason: str) -> None:

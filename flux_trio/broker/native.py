@@ -95,6 +95,7 @@ async def serve_native_connection(
     `size` is the number of ranks of the instance: requests to any of them are served here.
     """
     with opened_line(router, write_log, connection, credentials) as line:
+        line.reads_while_sending = not credentials.rolemask & ROLE_OWNER
         client = _Client(router, line, credentials, size)
         try:
             await line.read(client.take)
@@ -157,15 +158,16 @@ class _Client:
             self._send(request, respond_error(request, Errno.EAGAIN, text))
             return
         called = request.topic.rpartition(".")[0]
+        if not 0 <= request.nodeid < self._size() and request.nodeid != NODEID_ANY:
+            text = f"no rank {request.nodeid}: this instance has {self._size()}"
+            self._router.refuse(child.peer, request, Errno.EHOSTUNREACH, text)
+            return
         if request.topic.endswith(".ping") and self._is_module(request):
             self._answer(request, partial(self._ping, child.peer))
             return
         refusal = child.outgoing.refusal(request)
         if refusal:
             self._router.refuse(child.peer, request, Errno.EAGAIN, refusal)
-        elif not 0 <= request.nodeid < self._size() and request.nodeid != NODEID_ANY:
-            text = f"no rank {request.nodeid}: this instance has {self._size()}"
-            self._router.refuse(child.peer, request, Errno.EHOSTUNREACH, text)
         else:
             child = self._of_cancel(child, speaker, request)
             if request.wants_response:
@@ -250,7 +252,7 @@ class _Client:
             "route": "!".join([*request.routes, sender.name, holder.name]),
             "userid": sender.userid,
             "rolemask": sender.rolemask,
-            "rank": 0,
+            "rank": 0 if request.nodeid == NODEID_ANY else request.nodeid,
         }
 
     def _answer(self, request: Request, method: Callable[[Request], Payload]) -> None:

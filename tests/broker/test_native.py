@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import Handle, serve_native_connection
+from flux_trio.broker import Handle, connections, serve_native_connection
 from flux_trio.broker.native import CHILDREN_MAX
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -28,6 +28,7 @@ from flux_trio.messages import (
 )
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.transports import Connection, Credentials, memory_pair, serve_native
+from flux_trio.transports.base import BEHIND_MESSAGES
 from flux_trio.transports.native import connect_native
 from tests.support.asking import GUEST_USERID
 from tests.support.modules import ModuleWorld, echo
@@ -344,6 +345,10 @@ async def test_a_module_is_pinged_as_libflux_answers(door: Door) -> None:
     assert answer.payload["seq"] == 1
     assert (answer.payload["userid"], answer.payload["rank"]) == (OWNER.userid, 0)
     assert answer.payload["route"].endswith("!echo")
+    client.ask("echo.ping", {"seq": 2, "pad": ""}, 4, nodeid=SIZE - 1)
+    assert (await client.come()).payload["rank"] == SIZE - 1
+    client.ask("echo.ping", {"seq": 3, "pad": ""}, 4, nodeid=SIZE)
+    assert (await client.come()).errnum == Errno.EHOSTUNREACH
     client.ask("echo.ping", None, 5)
     assert (await client.come()).errnum == Errno.EPROTO
     client.ask("nobody.ping", {"seq": 1}, 6)
@@ -356,3 +361,16 @@ async def test_a_client_that_holds_a_service_is_pinged_itself(door: Door) -> Non
     await server.come()
     client.ask("mine.ping", {"seq": 1}, 4)
     assert (await server.come()).topic == "mine.ping"
+
+
+async def test_the_owner_may_read_the_answers_once_all_requests_are_sent(
+    door: Door, autojump_clock: trio.testing.MockClock
+) -> None:
+    """libflux reads nothing while a send waits for room."""
+    client = await door.connect()
+    for matchtag in range(1, BEHIND_MESSAGES + 3):
+        client.ask("echo.back", None, matchtag)
+    await trio.sleep(connections.BEHIND_S_MAX + 1)
+    client.ask("echo.back", None, BEHIND_MESSAGES + 3)
+    answers = [await client.come() for _ in range(BEHIND_MESSAGES + 3)]
+    assert answers[-1].matchtag == BEHIND_MESSAGES + 3

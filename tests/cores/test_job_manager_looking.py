@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from flux_trio.messages import topics
@@ -25,8 +23,7 @@ def m() -> ManagerScript:
 
 def listed(m: ManagerScript, **payload: Any) -> list[dict[str, Any]]:
     m.put(asked(topics.JOB_MANAGER_LIST, payload))
-    answer = json.loads(msgspec.json.encode(m.last(topics.JOB_MANAGER_LIST).payload))
-    jobs: list[dict[str, Any]] = answer["jobs"]
+    jobs: list[dict[str, Any]] = m.last(topics.JOB_MANAGER_LIST).payload["jobs"]
     return jobs
 
 

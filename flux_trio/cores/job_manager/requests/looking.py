@@ -13,6 +13,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.waitable import Waitable
 from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests
+from flux_trio.editions.codec import as_payload
 from flux_trio.messages import Errno, FluxError, Request, check_user, respond
 from flux_trio.protocols import JobState
 
@@ -41,7 +42,7 @@ class Looking(Part):
         jobs = [*pending, *others, *(job for job in ended if job is not None)]
         count = min(asked.max_entries or LISTED_MAX, LISTED_MAX)
         listed = job_requests.Listed([_row(job) for job in jobs[:count]])
-        self._ledger.answer_at_once(respond(request, job_requests.LISTED.write(listed)))
+        self._ledger.answer_at_once(respond(request, as_payload(listed)))
 
     def getattr(self, request: Request) -> None:
         """job-manager.getattr: `jobspec` and `R` as the job manager has them, by name."""
