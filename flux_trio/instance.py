@@ -28,6 +28,7 @@ from flux_trio.broker import (
     LogBook,
     LogEntry,
     LogFile,
+    ModuleFiles,
     ModuleMain,
     ModuleNotStarted,
     ModuleSpec,
@@ -40,7 +41,13 @@ from flux_trio.broker import (
     serve_connection,
     serve_native_connection,
 )
-from flux_trio.client import NATIVE_FILE, SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.client import (
+    FLUX_URI_VARIABLE,
+    NATIVE_FILE,
+    SOCKET_FILE,
+    TOKEN_VARIABLE,
+    URI_VARIABLE,
+)
 from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config, add_queue_properties
 from flux_trio.cores.job_manager.calls import User
@@ -383,6 +390,22 @@ async def _bring_up(
             raise ListenError(f"cannot listen at {where}: {error.strerror}") from error
         instance.owner_token = instance.tokens.issue(given.userid, "owner", owner=True)
     enclosing = given.enclosing
+    configuration = Configuration(
+        config,
+        given.reread,
+        instance.configure,
+        lambda new: add_queue_properties(new, given.inventory),
+    )
+    attributes: dict[str, str] | None = None
+    module_files: ModuleFiles | None = None
+    if config.has_native_door and given.statedir is not None:
+        attributes = _attributes(given, given.statedir)
+        module_files = ModuleFiles(
+            instance.router,
+            attributes,
+            configuration.differing,
+            {FLUX_URI_VARIABLE: attributes["local-uri"]},
+        )
     info = {
         "version": __version__,
         "edition": config.edition,
@@ -403,20 +426,17 @@ async def _bring_up(
         instance.write_log,
         instance.log,
         instance.back_up if given.statedir is not None else None,
+        module_files,
         config.has_native_door,
-    )
-    configuration = Configuration(
-        config,
-        given.reread,
-        instance.configure,
-        lambda new: add_queue_properties(new, given.inventory),
     )
     instance.supervisor.specs["config"] = ModuleSpec("config", configuration.run, essential=True)
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
-    if config.has_native_door and given.statedir is not None:
-        await _load_native_services(instance, given, given.statedir)
+    if attributes is not None:
+        native = NativeServices(instance.router, attributes, given.inventory.nnodes)
+        instance.supervisor.specs["attr"] = ModuleSpec("attr", native.run)
+        await instance.supervisor.load("attr")
     await _wait_until_jobs_run(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
@@ -425,10 +445,10 @@ async def _bring_up(
         instance.write_log(Level.INFO, "broker", text)
 
 
-async def _load_native_services(instance: Instance, given: Surroundings, statedir: Path) -> None:
-    """Load what Flux's own programs ask of a broker itself."""
+def _attributes(given: Surroundings, statedir: Path) -> dict[str, str]:
+    """Return what Flux's own programs ask of a broker itself and never changes."""
     enclosing = given.enclosing
-    attributes = attributes_of(
+    return attributes_of(
         owner=given.userid,
         hostlist=str(Hostlist.of(given.inventory.hosts.values())),
         ranks=given.inventory.nnodes,
@@ -437,9 +457,6 @@ async def _load_native_services(instance: Instance, given: Surroundings, statedi
         started=given.epoch,
         level=enclosing.level if enclosing else 0,
     )
-    native = NativeServices(instance.router, attributes, given.inventory.nnodes)
-    instance.supervisor.specs["attr"] = ModuleSpec("attr", native.run)
-    await instance.supervisor.load("attr")
 
 
 async def _wait_until_jobs_run(instance: Instance, owner: int) -> None:

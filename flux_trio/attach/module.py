@@ -1,7 +1,5 @@
 """The protocol between flux-core's broker and a module in a process of its own (RFC 5).
 
-The broker sends `welcome` first. The module says RUNNING when it serves, gets `NAME.shutdown` when
-it is to end, says FINALIZING, after whose answer nothing more comes, and EXITED with an errno.
 Every module answers `NAME.ping` and the like, whatever it serves; `ModuleHandle` does.
 """
 
@@ -13,13 +11,21 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
-import msgspec
 import trio
 
 from flux_trio.attach.handle import FluxHandle, Service, answer_of_module
 from flux_trio.broker import Clock, ServiceExit, taking_in
+from flux_trio.editions.rfc05 import (
+    EXITED,
+    FINALIZING,
+    RUNNING,
+    STATUS,
+    WELCOME,
+    Welcome,
+    shutdown_of,
+)
 from flux_trio.formats import FormatError, Words
 from flux_trio.messages import (
     Errno,
@@ -35,27 +41,11 @@ from flux_trio.process.groups import unwrapping
 from flux_trio.services.module_process import system_clock
 from flux_trio.transports import NativeConnection, TransportError, connect_native
 
-MODULE_URI: Final = "FLUX_MODULE_URI"
-WELCOME: Final = "welcome"
-STATUS: Final = "module.status"
-RUNNING: Final = 1
-FINALIZING: Final = 2
-EXITED: Final = 3
 ANSWER_S: Final = 10.0
 """So long the broker may take to answer FINALIZING."""
 
 
 _FAILURES: Final = (ValueError, FluxError, ServiceExit, OSError)
-
-
-class Welcome(msgspec.Struct):
-    """The first message: the module's arguments, what the broker is and has, who the module is."""
-
-    args: list[str]
-    attrs: dict[str, str]
-    conf: dict[str, Any]
-    name: str
-    uuid: str
 
 
 def welcome_of(message: Message) -> Welcome:
@@ -78,7 +68,7 @@ class ModuleHandle(FluxHandle):
     def _take_in(self, ref: int, message: Message) -> None:
         if not self.welcomed.is_set():
             self._read_welcome(message)
-        elif getattr(message, "topic", "") == f"{self.name}.shutdown":
+        elif getattr(message, "topic", "") == shutdown_of(self.name):
             self.shutdown.set()
         elif (answer := answer_of_module(message, self.rank)) is not None:
             self.send(answer)

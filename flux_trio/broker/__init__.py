@@ -11,6 +11,7 @@ from flux_trio.broker.configuration import ConfigRefused, Configuration
 from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LOG_FILE, OLDER_LOG_FILE, LogBook, LogEntry, LogFile
+from flux_trio.broker.module_file import ModuleFiles
 from flux_trio.broker.native import serve_native_connection
 from flux_trio.broker.native_services import FLUX_VERSION, NativeServices, attributes_of
 from flux_trio.broker.process import READY, ProcessEnded, Processes
@@ -46,6 +47,7 @@ __all__ = [
     "LogEntry",
     "LogFile",
     "ModuleCrashed",
+    "ModuleFiles",
     "ModuleInfo",
     "ModuleKilled",
     "ModuleMain",

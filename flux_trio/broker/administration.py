@@ -10,7 +10,7 @@ from flux_trio.transports import Credentials
 
 _QUEUE: Final = ("name", "all", "reason")
 _TARGETS: Final = ("targets", "mode", "reason")
-_MODULE: Final = ("name", "exec")
+_MODULE: Final = ("name", "path", "exec")
 
 SHOWN: Final = {
     topics.JOB_QUEUE_ENABLE: ("enable", *_QUEUE),

@@ -109,10 +109,13 @@ class Configuration:
 
     async def _get(self, _handle: Handle, request: Request) -> Payload:
         """Return all settings, or for Flux's own programs, in their form, those that differ."""
-        whole = self.config.to_json()
         if not self.config.has_native_door or expect_payload(request, Get).defaults:
-            return {"config": whole}
-        return _differing(whole, Config().to_json())
+            return {"config": self.config.to_json()}
+        return self.differing()
+
+    def differing(self) -> dict[str, Any]:
+        """Return the settings that do not have their default."""
+        return _differing(self.config.to_json(), Config().to_json())
 
     async def _load(self, handle: Handle, request: Request) -> Payload:
         check_owner(request)

@@ -210,16 +210,9 @@ class Outgoing:
             line.trace.received(self.name, "", message, ref)
 
     def _as_sent(self, message: Message, *, was_stream: bool) -> Message:
-        """Return `message` as it travels on Flux's own wire, if it does.
-
-        Flux wants the flag of a stream on its last response too. Its clients drop a response
-        without a role.
-        """
         if self._stack is None or not isinstance(message, Response):
             return message
-        flags = message.flags | (STREAMING if was_stream else 0)
-        rolemask = message.rolemask or ROLE_OWNER
-        return msgspec.structs.replace(message, routes=self._stack, flags=flags, rolemask=rolemask)
+        return on_flux_wire(message, self._stack, was_stream=was_stream)
 
     def _answer_unsendable(self, ref: int, message: Message, text: str) -> None:
         """Send an error in place of an answer that fits into no frame, usually for its size."""
@@ -229,6 +222,17 @@ class Outgoing:
             self.deliver(
                 ref, Response(message.topic, text, errnum, message.matchtag, routes=routes)
             )
+
+
+def on_flux_wire(response: Response, stack: tuple[str, ...], *, was_stream: bool) -> Response:
+    """Return `response` as it travels on Flux's own wire, to the client with the `stack`.
+
+    Flux wants the flag of a stream on its last response too. Its clients drop a response without a
+    role.
+    """
+    flags = response.flags | (STREAMING if was_stream else 0)
+    rolemask = response.rolemask or ROLE_OWNER
+    return msgspec.structs.replace(response, routes=stack, flags=flags, rolemask=rolemask)
 
 
 class OpenRpcs:

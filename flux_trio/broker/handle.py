@@ -197,6 +197,7 @@ class LocalHandle(Handle):
     ) -> None:
         super().__init__(name, userid, clock)
         self.process: trio.Process | None = None  # the module's own process, if it has one
+        self.ask_to_end: Callable[[], float] | None = None  # returns how many seconds to wait
         self.abandoned: list[str] = []  # names of what goes on when the module has ended
         self._router = router
         self._log = log

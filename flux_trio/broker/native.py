@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from flux_trio.broker.administration import Changes, WriteLog
 from flux_trio.broker.connections import Line, Outgoing, opened_line
-from flux_trio.broker.router import SUBSCRIPTIONS_MAX, Peer, Router
+from flux_trio.broker.door_topics import DoorTopics
+from flux_trio.broker.router import Peer, Router
 from flux_trio.messages import (
     NODEID_ANY,
     ROLE_LOCAL,
@@ -41,7 +42,6 @@ from flux_trio.messages import (
     Payload,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
     service_of,
@@ -53,18 +53,6 @@ CHILDREN_MAX: Final = 1024
 """Peers behind one connection. A further one is refused with EAGAIN until another is over."""
 
 Stack = tuple[str, ...]
-
-
-class Topic(msgspec.Struct):
-    """event.subscribe and event.unsubscribe: the beginning of topics, "" for all."""
-
-    topic: Annotated[str, msgspec.Meta(max_length=255)]
-
-
-class Service(msgspec.Struct):
-    """service.add and service.remove: a service name, the part of a topic before its dot."""
-
-    service: str
 
 
 class Speaker(NamedTuple):
@@ -118,12 +106,7 @@ class _Client:
         self._ntaken = 0  # children so far
         self._root = self._add(Speaker((), credentials.userid, credentials.rolemask), line.name)
         self._root.peer.drop, self._root.peer.token = line.drop, credentials.token
-        self._own: Final = {
-            "event.subscribe": self._subscribe,
-            "event.unsubscribe": self._unsubscribe,
-            "service.add": self._add_service,
-            "service.remove": self._remove_service,
-        }
+        self._own: Final = DoorTopics(router, self._root.peer).methods
 
     def take(self, message: Message) -> None:
         """Route one message that has come, or answer it."""
@@ -272,36 +255,3 @@ class _Client:
             self._line.drop(str(error))
         except ConnectionClosed:
             pass
-
-    def _subscribe(self, request: Request) -> Payload:
-        topic = expect_payload(request, Topic).topic
-        peer = self._root.peer
-        if self._router.subscriptions_of(peer.userid) >= SUBSCRIPTIONS_MAX:
-            text = f"a user may have {SUBSCRIPTIONS_MAX} subscriptions"
-            raise FluxError(Errno.ENOSPC, text)
-        peer.subscriptions.add_prefix(topic)
-        return None
-
-    def _unsubscribe(self, request: Request) -> Payload:
-        topic = expect_payload(request, Topic).topic
-        try:
-            self._root.peer.subscriptions.remove_prefix(topic)
-        except ValueError:
-            raise FluxError(Errno.ENOENT, f"not subscribed to {topic!r}") from None
-        return None
-
-    def _add_service(self, request: Request) -> Payload:
-        name = expect_payload(request, Service).service
-        if not name or "." in name:
-            raise FluxError(Errno.EINVAL, f"service {name!r}: expected a name without a dot")
-        mine = self._credentials
-        if not mine.rolemask & ROLE_OWNER and not name.startswith(f"{mine.userid}-"):
-            text = f"service {name!r}: a guest may add those that begin with {mine.userid}-"
-            raise FluxError(Errno.EPERM, text)
-        self._router.register(self._root.peer, name)
-        return None
-
-    def _remove_service(self, request: Request) -> Payload:
-        name = expect_payload(request, Service).service
-        self._router.unregister(self._root.peer, name)
-        return None

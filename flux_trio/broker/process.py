@@ -47,7 +47,14 @@ LINE_BYTES_MAX: Final = 4096
 
 
 class ProcessEnded(Exception):
-    """The process of a module ended or lost its connection; the text says how."""
+    """The process of a module ended or lost its connection; the text says how.
+
+    `errnum` is what the module has ended with, 0 for anything else.
+    """
+
+    def __init__(self, text: str, errnum: int = 0) -> None:
+        super().__init__(text)
+        self.errnum = errnum
 
 
 @dataclass(eq=False)
@@ -106,7 +113,7 @@ class Processes:
             try:
                 await _serve(handle, process, expected, task_status)
             finally:
-                await _end(process, self._grace_s)
+                await end_process(process, self._grace_s)
 
     async def serve(self, connection: Connection, credentials: Credentials) -> bool:
         """Serve `connection` to its end if a module's process made it; else return False."""
@@ -143,14 +150,14 @@ async def _serve(
         async with telling_if_slow(SLOW_S, tell):
             await _wait_ready(process)
         task_status.started()
-        raise ProcessEnded(await _exit_text(process))
+        raise ProcessEnded(exit_text(await process.wait()))
 
 
 async def _wait_ready(process: trio.Process) -> None:
     """Wait for READY, however long it takes; ProcessEnded for another line or at the end."""
     line = await _first_line(process)
     if line != READY:
-        raise ProcessEnded(line or await _exit_text(process))
+        raise ProcessEnded(line or exit_text(await process.wait()))
 
 
 async def _connect(handle: LocalHandle, expected: _Expected) -> None:
@@ -221,14 +228,14 @@ async def _first_line(process: trio.Process) -> str:
     return output.partition(b"\n")[0].decode(errors="replace")
 
 
-async def _exit_text(process: trio.Process) -> str:
-    status = await process.wait()
+def exit_text(status: int) -> str:
+    """Return how a process has ended, by its status: negative for a signal."""
     if status < 0:
         return f"its process was ended by {signal.Signals(-status).name}"
     return f"its process exited with {status}"
 
 
-async def _end(process: trio.Process, grace_s: float) -> None:
+async def end_process(process: trio.Process, grace_s: float) -> None:
     """Send SIGTERM, wait, send SIGKILL."""
     if process.returncode is None:
         process.terminate()

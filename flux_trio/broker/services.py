@@ -17,6 +17,7 @@ from flux_trio.broker.administration import WriteLog
 from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook
+from flux_trio.broker.module_file import ModuleFiles
 from flux_trio.broker.router import SUBSCRIPTIONS_MAX, Peer, Router, Subscriptions
 from flux_trio.broker.supervisor import ModuleInfo, ModuleNotStarted, ModuleStatus, Supervisor
 from flux_trio.broker.tokens import TOKEN_REVOKED, Tokens
@@ -81,13 +82,20 @@ class ModuleName(msgspec.Struct):
 class ModuleStart(msgspec.Struct):
     """module.load and reload: `exec` asks for a process of its own.
 
-    Flux's own programs send `path` in place of the name: a name of flux-core's, or a file.
+    Flux's own programs send `path`: a name of flux-core's, or with a slash a file, which has `args`
+    and may have another `name` and `loader`.
     """
 
     name: str = ""
     exec: bool = False
     path: str = ""
     args: list[str] = []
+    loader: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        """Return whether a module of flux-core is wanted."""
+        return "/" in self.path
 
     @property
     def module(self) -> str:
@@ -95,8 +103,8 @@ class ModuleStart(msgspec.Struct):
         named = self.path or self.name
         if not named:
             raise FluxError(Errno.EPROTO, f"{topics.MODULE}: payload: expected name or path")
-        if "/" in self.path or self.args:
-            text = f"{named}: expected the name of a module, without arguments"
+        if self.args or self.loader:
+            text = f"{named}: expected a module's file, or its name without arguments and loader"
             raise FluxError(Errno.EINVAL, text)
         return OURS.get(named, named)
 
@@ -142,6 +150,7 @@ class BrokerServices:
     write_log: WriteLog
     log: LogBook = field(default_factory=LogBook)
     back_up: Callable[[str], Awaitable[Payload]] | None = None
+    module_files: ModuleFiles | None = None
     has_native_door: bool = False
 
     @cached_property
@@ -379,18 +388,32 @@ class BrokerServices:
 
     async def _load(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
-        await self._start(self.supervisor.load, wanted)
+        if wanted.is_file:
+            if self.module_files is None:
+                text = f"{wanted.path}: modules of flux-core need the native door"
+                raise FluxError(Errno.EINVAL, text)
+            spec = self.module_files.spec(wanted.path, wanted.name, wanted.args, wanted.loader)
+            await self._start(self.supervisor.load_spec(spec))
+        else:
+            await self._start(self.supervisor.load(wanted.module, as_process=wanted.exec))
         return None
 
     async def _reload(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
-        self.supervisor.check_removable(wanted.module)
-        return _abandoned_answer(await self._start(self.supervisor.reload, wanted))
+        name = self._named(wanted.module)
+        self.supervisor.check_removable(name)
+        return _abandoned_answer(
+            await self._start(self.supervisor.reload(name, as_process=wanted.exec))
+        )
 
     async def _remove(self, request: Request) -> Payload:
-        name = _named(request)
+        name = self._named(expect_payload(request, ModuleName).name)
         self.supervisor.check_removable(name)
         return _abandoned_answer(await self.supervisor.remove(name))
+
+    def _named(self, name: str) -> str:
+        """Return the module that is called `name`: a loaded one, or ours that does its work."""
+        return name if name in self.supervisor else OURS.get(name, name)
 
     async def _kill(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
@@ -398,11 +421,12 @@ class BrokerServices:
         await self.supervisor.kill(name)
         return None
 
-    async def _start(self, do: Callable[..., Awaitable[T]], wanted: ModuleStart) -> T:
+    async def _start(self, starting: Awaitable[T]) -> T:
         try:
-            return await do(wanted.module, as_process=wanted.exec)
+            return await starting
         except ModuleNotStarted as error:
-            raise FluxError(Errno.EINVAL, str(error)) from error
+            errnum = getattr(error.__cause__, "errnum", 0) or Errno.EINVAL
+            raise FluxError(errnum, str(error)) from error
 
     async def _end_trace(self, request: Request) -> Payload:
         self._traces.cancel(request)
@@ -429,19 +453,13 @@ def _for_flux(module: ModuleInfo) -> dict[str, Any]:
     services = [name for name in module.services if name != module.name]
     return {
         "name": module.name,
-        "path": BUILTIN,
+        "path": module.path or BUILTIN,
         "idle": int(module.idle),
         "status": FLUX_STATUSES[module.status],
         "services": services,
         "sendqueue": 0,
         "recvqueue": module.waiting,
     }
-
-
-def _named(request: Request) -> str:
-    """Return which module a request is about. Raises FluxError."""
-    name = expect_payload(request, ModuleName).name
-    return OURS.get(name, name)
 
 
 def _abandoned_answer(abandoned: list[str]) -> Payload:

@@ -31,13 +31,15 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     """How to run a module: `main(handle, task_status=...)` serves until cancelled.
 
     A crash of an `essential` module ends the instance. `process` is the main function that runs the
-    module in its own process, or None if that is not possible.
+    module in its own process, or None if that is not possible. `path` is the file of a module that
+    is none of this project.
     """
 
     name: str
     main: ModuleMain
     essential: bool = False
     process: ModuleMain | None = None
+    path: str = ""
 
 
 class ModuleStatus(StrEnum):
@@ -52,7 +54,7 @@ class ModuleInfo(msgspec.Struct, frozen=True):
     """One loaded module; `t_loaded` is in seconds since the Unix epoch.
 
     `idle` is the seconds since it last received or sent a message: an idle module with waiting
-    messages hangs. `pid` is the id of its own process, or None.
+    messages hangs. `pid` is the id of its own process, or None; `path` is that of its file, or "".
     """
 
     name: str
@@ -62,6 +64,7 @@ class ModuleInfo(msgspec.Struct, frozen=True):
     idle: float
     status: ModuleStatus
     pid: int | None
+    path: str
 
 
 class ModuleNotStarted(Exception):
@@ -81,6 +84,7 @@ class ModuleCrashed(Exception):
 
 
 class _Loaded(msgspec.Struct):
+    spec: ModuleSpec
     handle: LocalHandle
     t_loaded: float
     scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
@@ -121,6 +125,11 @@ class Supervisor:
         spec = self.specs.get(name)
         if spec is None:
             raise self._unknown(name)
+        await self.load_spec(spec, as_process=as_process)
+
+    async def load_spec(self, spec: ModuleSpec, *, as_process: bool = False) -> None:
+        """Start a module that need not be among `specs`; see `load`."""
+        name = spec.name
         if name in self._loaded:
             raise FluxError(Errno.EEXIST, f"module {name} is already loaded")
         main = spec.process if as_process else spec.main
@@ -141,14 +150,20 @@ class Supervisor:
         """
         loaded = self._loaded_one(name)
         loaded.removing = True
+        if loaded.handle.ask_to_end is not None:
+            with trio.move_on_after(loaded.handle.ask_to_end()) as limit:
+                await loaded.gone.wait()
+            if limit.cancelled_caught:
+                loaded.handle.log(Level.ERR, f"module {name}: did not end when it was asked to")
         loaded.scope.cancel()
         await loaded.gone.wait()
         return loaded.handle.abandoned
 
     async def reload(self, name: str, *, as_process: bool = False) -> list[str]:
         """Stop a module and start it again; see `remove` and `load`."""
+        spec = self._loaded_one(name).spec
         abandoned = await self.remove(name)
-        await self.load(name, as_process=as_process)
+        await self.load_spec(self.specs.get(name, spec), as_process=as_process)
         return abandoned
 
     async def kill(self, name: str) -> None:
@@ -195,6 +210,7 @@ class Supervisor:
                 max(0.0, self._clock() - loaded.handle.t_active),
                 loaded.status,
                 None if loaded.handle.process is None else loaded.handle.process.pid,
+                loaded.spec.path,
             )
             for name, loaded in self._loaded.items()
         ]
@@ -209,7 +225,7 @@ class Supervisor:
         nbefore = self._nbefore[spec.name]
         self._nbefore[spec.name] += 1
         handle = self.make_handle(spec.name, nbefore)
-        loaded = self._loaded[spec.name] = _Loaded(handle, self._clock())
+        loaded = self._loaded[spec.name] = _Loaded(spec, handle, self._clock())
 
         def on_started() -> None:
             loaded.started = True

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -17,6 +17,10 @@ from flux_trio.formats.meanings import KvsKey, KvsOp
 OpT = TypeVar("OpT")
 
 PAGE_KEYS_MAX: Final = 10_000  # of one kvs.page
+VAL: Final = "val"
+"""The type of a treeobj that is a value."""
+APPEND: Final = 32
+"""The flag of a change of flux-core that appends to a value."""
 
 
 class Commit(msgspec.Struct, Generic[OpT], frozen=True):
@@ -127,6 +131,51 @@ class Backup(msgspec.Struct, frozen=True):
     path: str
 
 
+class TreeObject(msgspec.Struct, frozen=True):
+    """A value of flux-core's kvs (RFC 11); that of type `val` has its bytes in base64."""
+
+    type: str
+    data: Any
+    ver: Literal[1] = 1
+
+
+class TreeChange(msgspec.Struct, frozen=True):
+    """A change in a kvs.commit of Flux's own programs; null for `dirent` removes the key."""
+
+    key: KvsKey
+    flags: int = 0
+    dirent: TreeObject | None = None
+
+
+class TreeCommit(msgspec.Struct, frozen=True):
+    """The kvs.commit request of Flux's own programs."""
+
+    namespace: str
+    ops: list[TreeChange]
+    flags: int = 0
+
+
+class Root(msgspec.Struct, frozen=True):
+    """The kvs.commit response for Flux's own programs: the root that the commit has made."""
+
+    rootref: str
+    rootseq: int
+
+
+class TreeLookup(msgspec.Struct, frozen=True):
+    """The kvs.lookup request of Flux's own programs."""
+
+    key: KvsKey
+    namespace: str
+    flags: int = 0
+
+
+class TreeValue(msgspec.Struct, frozen=True):
+    """The kvs.lookup response for Flux's own programs: a TreeObject."""
+
+    val: dict[str, Any]
+
+
 class Damage(msgspec.Struct, frozen=True):
     """The event kvs-damaged; the key is "" if it is not known."""
 
@@ -164,4 +213,8 @@ KEYS_PAGE: Final = codec(KeysPage)
 WATCH: Final = codec(Watch)
 BACKUP: Final = codec(Backup)
 CHANGE: Final = codec(Change)
+TREE_COMMIT: Final = codec(TreeCommit)
+ROOT: Final = codec(Root)
+TREE_LOOKUP: Final = codec(TreeLookup)
+TREE_VALUE: Final = codec(TreeValue)
 DAMAGE: Final = codec(Damage)

@@ -24,6 +24,7 @@ class Errno(IntEnum):
     EBADMSG = 74
     EOVERFLOW = 75
     EMSGSIZE = 90
+    ENOTSUP = 95
     ECONNRESET = 104
     EHOSTUNREACH = 113
     ECANCELED = 125
@@ -46,6 +47,7 @@ _TEXT = {
     Errno.EBADMSG: "Bad message",  # file systems report a wrong checksum with it
     Errno.EOVERFLOW: "Value too large for defined data type",
     Errno.EMSGSIZE: "Message too long",
+    Errno.ENOTSUP: "Operation not supported",
     Errno.ECONNRESET: "Connection reset by peer",
     Errno.EHOSTUNREACH: "No route to host",
     Errno.ECANCELED: "Operation canceled",

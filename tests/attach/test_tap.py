@@ -15,8 +15,9 @@ import trio
 from flux_trio.attach.tap.account import NOTHING_LEFT, Account, Left
 from flux_trio.attach.tap.core import PassOn, TapCore
 from flux_trio.attach.tap.rules import parse_orders
-from flux_trio.attach.tap.tapping import JOURNAL_TAG, Side, Tap, loader_command
+from flux_trio.attach.tap.tapping import JOURNAL_TAG, LOADER_ORDER, Side, Tap
 from flux_trio.attach.tap.trace_file import opened_trace
+from flux_trio.editions.rfc05 import loader_command
 from flux_trio.formats import FormatError
 from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.messages.native import Frame, encode, to_frame, to_message
@@ -245,9 +246,9 @@ async def test_a_file_with_something_else_is_left_as_it_is(tmp_path: Path, text:
 def test_the_loader_is_that_of_the_file_or_of_the_orders(
     loader: str, path: str, command: str
 ) -> None:
-    assert loader_command(loader, path) == ["flux", command, path]
+    assert loader_command(loader, path, LOADER_ORDER) == ["flux", command, path]
 
 
 def test_a_file_of_an_unknown_kind_needs_a_loader() -> None:
     with pytest.raises(FormatError, match="or its loader in tap-loader=, got"):
-        loader_command("", "/etc/passwd")
+        loader_command("", "/etc/passwd", LOADER_ORDER)

@@ -55,11 +55,7 @@ async def tapping(tmp_path: Path, path: str, *args: str) -> AsyncIterator[Tappin
 @pytest.fixture
 def loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The loader of modules in Trio; `flux PROGRAM PATH` runs it, and any other program."""
-    flux = tmp_path / "bin" / "flux"
-    flux.parent.mkdir()
-    flux.write_text('#!/bin/sh\nexec "$@"\n')
-    flux.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{flux.parent}:/usr/bin:/bin")
+    tapped.flux_that_runs_programs(tmp_path, monkeypatch)
     return str(tapped.executable(tmp_path, "module-loader"))
 
 

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from flux_trio.judge import Judgement
 from flux_trio.trace import read_trace
 from tests.support import recorded
@@ -32,6 +34,15 @@ def executable(directory: Path, name: str) -> Path:
     path.write_text(f"#!{sys.executable}\nimport sys\n\nfrom {module} import main\n\nmain()\n")
     path.chmod(0o755)
     return path
+
+
+def flux_that_runs_programs(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a command `flux` on the path: `flux PROGRAM PATH` runs a loader, and any program."""
+    flux = directory / "bin" / "flux"
+    flux.parent.mkdir()
+    flux.write_text('#!/bin/sh\nexec "$@"\n')
+    flux.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{flux.parent}:/usr/bin:/bin")
 
 
 def judged(path: Path) -> Judgement:

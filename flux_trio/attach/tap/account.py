@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.attach.module import EXITED, STATUS
 from flux_trio.attach.tap.core import Action, PassOn
 from flux_trio.attach.tap.rules import Direction, type_of
+from flux_trio.editions.rfc05 import EXITED, STATUS
 from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind, Record, Trace

@@ -16,7 +16,6 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, TypeGuard
 
@@ -25,12 +24,13 @@ import trio
 from msgspec import structs
 
 from flux_trio.attach.handle import FluxHandle
-from flux_trio.attach.module import MODULE_URI, Welcome, end_module, errno_of, explain, welcome_of
+from flux_trio.attach.module import end_module, errno_of, explain, welcome_of
 from flux_trio.attach.tap.account import PARTY, Account
 from flux_trio.attach.tap.core import Action, PassOn, TapCore
 from flux_trio.attach.tap.rules import Direction, Orders, parse_orders
 from flux_trio.attach.tap.trace_file import opened_trace
 from flux_trio.broker import taking_in
+from flux_trio.editions.rfc05 import MODULE_URI, Welcome, loader_command
 from flux_trio.formats import FormatError
 from flux_trio.messages import Message, Request, Response, respond, topics
 from flux_trio.messages.native import Frame, FrameReader, encode, to_frame, to_message
@@ -45,10 +45,9 @@ RELEASE_METHOD: Final = "tap-release"
 """The request `NAME.tap-release` lets go of all that is held; the answer has their number."""
 JOURNAL_TAG: Final = 0xFFFFFFF0
 """The matchtag of the tap's own request; modules count theirs from 1."""
+LOADER_ORDER: Final = "tap-loader="
 ENDING_S: Final = 5.0
 """So long a module may take to end when the broker has gone."""
-
-_LOADERS: Final = {"*.py": "module-python-exec", "*.so*": "module-exec"}
 
 
 class Side:
@@ -178,7 +177,7 @@ async def run_tap(uri: str, path: str) -> int:
         welcome = welcome_of(to_message(frames[0]))
         try:
             orders = parse_orders(welcome.args)
-            command = loader_command(orders.loader, path)
+            command = loader_command(orders.loader, path, LOADER_ORDER)
             with unwrapping(FormatError, OSError):
                 return await _run(broker, frames, welcome, orders, command)
         except (FormatError, OSError) as error:
@@ -246,16 +245,3 @@ async def _fail(stream: trio.SocketStream, welcome: Welcome, error: FormatError 
         async with taking_in(handle):
             explain(handle, f"{PARTY}: {error}")
             await end_module(handle, errno_of(error))
-
-
-def loader_command(loader: str, path: str) -> list[str]:
-    """Return the command that loads the module, as the broker would start it.
-
-    Raises FormatError for a file of another kind, if the orders name no loader.
-    """
-    if not loader:
-        name = Path(path).name
-        loader = next((each for glob, each in _LOADERS.items() if fnmatch(name, glob)), "")
-    if not loader:
-        raise FormatError("a module NAME.py or NAME.so, or its loader in tap-loader=", path)
-    return ["flux", loader, path]

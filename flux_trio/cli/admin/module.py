@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -53,15 +54,26 @@ _EXEC = click.option("--exec", "as_process", is_flag=True, help="Run it in a pro
 @module.command()
 @_EXEC
 @click.argument("name")
-def load(name: str, as_process: bool) -> None:
+@click.argument("args", nargs=-1)
+def load(name: str, args: tuple[str, ...], as_process: bool) -> None:
     """Start a module, and wait until it serves.
+
+    NAME is one of flux-trio's, or with a slash the file of a module of flux-core, such as
+    ./sched-simple.py or ./sched.so. flux-core's own loader runs the file; so `flux` must be on the
+    instance's PATH. Only a file has ARGS.
 
     Exit codes: 0, 1 if the module is unknown, is already loaded or does not start, 2 for wrong
     usage.
     """
     from flux_trio.messages import topics
 
-    _change(topics.MODULE_LOAD, {"name": name, "exec": as_process})
+    if "/" in name:
+        wanted: dict[str, Any] = {"path": os.path.abspath(name), "args": args}  # noqa: PTH100 - no link is resolved
+    elif args:
+        raise CommandError(f"{name}: expected no arguments, got {args[0]}")
+    else:
+        wanted = {"name": name, "exec": as_process}
+    _change(topics.MODULE_LOAD, wanted)
 
 
 @module.command()

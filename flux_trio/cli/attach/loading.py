@@ -16,7 +16,7 @@ def run_loader(load: Callable[[str, str], Awaitable[int]], path: str | None) -> 
     """
     import trio
 
-    from flux_trio.attach.module import MODULE_URI
+    from flux_trio.editions.rfc05 import MODULE_URI
     from flux_trio.messages import FluxError, RemoteProtocolError
     from flux_trio.process.groups import unwrapping
     from flux_trio.transports import TransportError

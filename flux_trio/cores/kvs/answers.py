@@ -7,6 +7,7 @@ from itertools import islice
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.held_requests import PageAsked, Read, Reading, Round
 from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, KvsOutbox, Page, PageRead, first_values
+from flux_trio.cores.kvs.treeobjs import is_flux, value_of
 from flux_trio.cores.kvs.watches import Watch, Watches
 from flux_trio.cores.kvs_calls import read_chars
 from flux_trio.cores.state import Part
@@ -87,6 +88,8 @@ class Answers(Part):
             return respond(read.request, kvs.VALUES.write(kvs.Values(whole)))
         if (value := whole[0]) is None:
             return respond_error(read.request, Errno.ENOENT, f"{read.names[0]}: no such key")
+        if is_flux(read.request):
+            return respond(read.request, value_of(value))
         return respond(read.request, kvs.VALUE.write(kvs.Value(value)))
 
     def _keys_page(self, asked: Page, page: PageRead) -> kvs.KeysPage:

@@ -11,7 +11,8 @@ all later commits.
 
 `kvs.backup` copies the whole store into a file while it is in use; one copy at a time.
 
-Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
+Flux's own programs ask in a form of their own (`treeobjs.py`). Left out: RFC 11's content-addressed
+tree, namespaces, snapshots of older roots.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from flux_trio.cores.kvs.ops import (
     COMMIT,
     PAGE,
     BackedUp,
+    CommitOps,
     Damaged,
     DiskFree,
     Fetched,
@@ -53,6 +55,7 @@ from flux_trio.cores.kvs.ops import (
     checked_bytes,
 )
 from flux_trio.cores.kvs.room import LAST_ROOM, ROUND_OPS_MAX, Room
+from flux_trio.cores.kvs.treeobjs import is_flux, key_in, ops_in, root_of
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.pages import page_size
@@ -116,6 +119,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     _queue: deque[Waiting]
     _round: Round | None
     _failed: Stored | None
+    _ncommits: int  # those that were stored
 
     def __init__(self) -> None:
         self._outbox = KvsOutbox()
@@ -127,6 +131,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         self._commits = Durations(SHORT_S)
         self._queue = deque()  # as many as the senders may have open
         self._round = None  # set while the store works
+        self._ncommits = 0
         self._failed = None  # set once a transaction failed; never cleared
         self._methods = Methods(
             for_owner={
@@ -193,7 +198,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         )
 
     def _commit(self, request: Request) -> None:
-        asked = COMMIT.read(request)
+        asked = CommitOps(ops_in(request)) if is_flux(request) else COMMIT.read(request)
         ops = asked.ops
         if len(ops) > COMMIT_OPS_MAX:
             text = f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
@@ -210,7 +215,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._queue.append(commit)
 
     def _lookup(self, request: Request) -> None:
-        self._read(Read(request, [check_key(kvs.LOOKUP.read(request).key)]))
+        key = key_in(request) if is_flux(request) else kvs.LOOKUP.read(request).key
+        self._read(Read(request, [check_key(key)]))
 
     def _lookup_all(self, request: Request) -> None:
         wanted = kvs.LOOKUP_ALL.read(request)
@@ -285,7 +291,9 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._fail(done, work.commits)
         else:
             for commit in work.commits:
-                self._outbox.send(respond(commit.request, {}))
+                self._ncommits += 1
+                answer = root_of(self._ncommits) if is_flux(commit.request) else {}
+                self._outbox.send(respond(commit.request, answer))
                 self._watches.changed(commit.ops)
             if self._room.held.reason and (work.commits or work.is_probe):
                 self._room.stored()
