@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -85,6 +85,22 @@ def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT]
     return write
 
 
+def of_other_edition(message: PayloadMessage, theirs: Literal["classic", "current"]) -> FluxError:
+    """Return the error for a payload that the edition `theirs` has, and not that of the reader.
+
+    It is raised where the payload would be taken for something else. A key that only `theirs` has,
+    and that says what the reader knows anyway, is passed over, as other unknown keys are.
+    """
+    mine = "current" if theirs == "classic" else "classic"
+    text = f"expected one of edition {mine}, which is spoken here, got one of edition {theirs}"
+    return FluxError(Errno.EPROTO, f"{message.topic}: payload: {text}")
+
+
+def has_key(message: PayloadMessage, *keys: str) -> bool:
+    """Return whether a payload has one of the keys."""
+    return isinstance(message.payload, dict) and not message.payload.keys().isdisjoint(keys)
+
+
 def as_payload(value: msgspec.Struct) -> dict[str, Any]:
     """Return a struct as plain data, with all structs in it."""
     payload: dict[str, Any] = msgspec.to_builtins(value)
@@ -102,9 +118,8 @@ def read_idset(text: str, key: str) -> Idset:
 def read_r(message: PayloadMessage, value: dict[str, Any] | None) -> ResourceSet:
     """Return the R of a payload of the current edition. Raises FluxError(EPROTO)."""
     if value is None:
-        raise FluxError(
-            Errno.EPROTO, f"{message.topic}: payload: Object missing required field `R`"
-        )
+        error = of_other_edition(message, "classic")
+        raise FluxError(error.errnum, f"{error.text}: Object missing required field `R`")
     try:
         return ResourceSet.parse(value, "R", own_widths=True)
     except FormatError as error:

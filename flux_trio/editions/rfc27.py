@@ -13,7 +13,15 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from flux_trio.editions.codec import Codec, PayloadMessage, codec, read_idset, read_r
+from flux_trio.editions.codec import (
+    Codec,
+    PayloadMessage,
+    codec,
+    has_key,
+    of_other_edition,
+    read_idset,
+    read_r,
+)
 from flux_trio.editions.rfc21 import Priority
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp, Time
@@ -71,6 +79,8 @@ def _read_held_job(message: PayloadMessage) -> HeldJob:
 
 
 def _read_whole_job(message: PayloadMessage) -> HeldJob:
+    if has_key(message, "free"):
+        raise of_other_edition(message, "current")
     read = _WIRED_WHOLE.read(message)
     return HeldJob(read.id, read.priority, read.userid, read.t_submit)
 
@@ -202,6 +212,13 @@ def _read_free(message: PayloadMessage) -> Free:
     return Free(read.id, read_r(message, read.R), read.final)
 
 
+def _read_whole_free(message: PayloadMessage) -> Free:
+    """Read that the whole job is freed, where it may be a part of it in the other edition."""
+    if has_key(message, "R", "final"):
+        raise of_other_edition(message, "current")
+    return Free(expect_payload(message, FreeAnswer).id)
+
+
 class Feasibility(msgspec.Struct, frozen=True):
     """The feasibility.check request; its response is empty, or an error that says why not."""
 
@@ -250,6 +267,8 @@ NO_SCHED: Final[Mapping[str, None]] = {"sched": None}
 
 
 def _read_no_hello(message: PayloadMessage) -> Hello:
+    if has_key(message, "partial-ok"):
+        raise of_other_edition(message, "current")
     if message.payload:
         raise FluxError(Errno.EPROTO, "sched-hello takes no payload")
     return Hello()
@@ -269,9 +288,7 @@ ALLOC_ANSWER_WITH_R: Final = Codec(_write_alloc_answer_with_r, _read_alloc_answe
 CANCEL: Final = codec(Cancel)
 PRIORITIZE: Final = Codec(_write_prioritize, codec(Prioritize).read)
 EXPIRATION: Final = codec(Expiration)
-FREE_WHOLE: Final[Codec[Free]] = Codec(
-    lambda free: {"id": free.id}, lambda message: Free(expect_payload(message, FreeAnswer).id)
-)
+FREE_WHOLE: Final[Codec[Free]] = Codec(lambda free: {"id": free.id}, _read_whole_free)
 FREE: Final = Codec(_write_free, _read_free)
 FEASIBILITY: Final = codec(Feasibility)
 FREE_ANSWER: Final = codec(FreeAnswer)

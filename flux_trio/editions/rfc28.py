@@ -10,7 +10,15 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, PayloadMessage, as_payload, codec, read_idset
+from flux_trio.editions.codec import (
+    Codec,
+    PayloadMessage,
+    as_payload,
+    codec,
+    has_key,
+    of_other_edition,
+    read_idset,
+)
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Payload, expect_payload
 
@@ -130,6 +138,8 @@ def _typed(change: Change) -> _Typed:
 
 
 def _read_typed(message: PayloadMessage) -> Sequence[Change]:
+    if not has_key(message, "type") and has_key(message, *_KEYS):
+        raise of_other_edition(message, "current")
     typed: _Typed = expect_payload(message, _Typed)  # type: ignore[arg-type]  # a union is no class
     match typed:
         case _Grow():
@@ -169,6 +179,9 @@ class _Keyed(msgspec.Struct, omit_defaults=True):
     property_remove: dict[str, str] | None = msgspec.field(default=None, name="property-remove")
 
 
+_KEYS: Final = [field.encode_name for field in msgspec.structs.fields(_Keyed)]
+
+
 def _write_keyed(changes: Sequence[Change]) -> Payload:
     keyed = _Keyed()
     for change in changes:
@@ -191,6 +204,8 @@ def _write_keyed(changes: Sequence[Change]) -> Payload:
 
 def _read_keyed(message: PayloadMessage) -> Sequence[Change]:
     """Return the changes in the order in which they take effect; a shrunk target is not down."""
+    if has_key(message, "type"):
+        raise of_other_edition(message, "classic")
     keyed = expect_payload(message, _Keyed)
     changes: list[Change] = []
     up = read_idset(keyed.up or "", "up")
@@ -213,6 +228,18 @@ def _read_keyed(message: PayloadMessage) -> Sequence[Change]:
     return changes
 
 
+def _read_group(message: PayloadMessage) -> Acquire:
+    if message.payload is None:
+        raise of_other_edition(message, "current")
+    return _GROUP.read(message)
+
+
+def _read_all(message: PayloadMessage) -> Acquire:
+    if has_key(message, "group"):
+        raise of_other_edition(message, "classic")
+    return Acquire(DEFAULT_GROUP)
+
+
 def _plain_properties(properties: Mapping[str, Idset]) -> dict[str, str] | None:
     return {name: str(ids) for name, ids in properties.items()} or None
 
@@ -221,8 +248,9 @@ def _properties(properties: dict[str, str] | None, key: str) -> dict[str, Idset]
     return {name: read_idset(ids, f"{key}.{name}") for name, ids in (properties or {}).items()}
 
 
-ACQUIRE: Final = codec(Acquire)
-ACQUIRE_ALL: Final[Codec[Acquire]] = Codec(lambda _: None, lambda _: Acquire(DEFAULT_GROUP))
+_GROUP: Final = codec(Acquire)
+ACQUIRE: Final = Codec(_GROUP.write, _read_group)
+ACQUIRE_ALL: Final[Codec[Acquire]] = Codec(lambda _: None, _read_all)
 RELEASE: Final = Codec(_write_release, _read_release)
 TYPED_CHANGES: Final[Codec[Sequence[Change]]] = Codec(_write_typed, _read_typed)
 KEYED_CHANGES: Final[Codec[Sequence[Change]]] = Codec(_write_keyed, _read_keyed)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, PayloadMessage, codec, read_r
+from flux_trio.editions.codec import Codec, PayloadMessage, codec, of_other_edition, read_r
 from flux_trio.editions.rfc21 import Severity
 from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, JsonObject
@@ -143,6 +143,8 @@ def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
     def read(message: PayloadMessage) -> StartAnswer:
         answer = expect_payload(message, _Answer)
         shape = types.get(answer.type)
+        if answer.type == StartType.REATTACHED and shape is None:
+            raise of_other_edition(message, "current")
         if shape is None:
             text = f"{message.topic}: payload: expected a type of {', '.join(types)}"
             raise FluxError(Errno.EPROTO, f"{text}, got {answer.type!r:.80}")

@@ -80,7 +80,7 @@ def test_group_that_is_acquired_is_refused_to_a_second(by: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "errnum", "text"),
     [
-        (asked("resource.acquire", None, streaming=True), Errno.EPROTO, "field `group`"),
+        (asked("resource.acquire", {}, streaming=True), Errno.EPROTO, "field `group`"),
         (asked("resource.acquire", {"group": 1}, streaming=True), Errno.EPROTO, "got `int`"),
         (asked("resource.acquire", {"group": "default"}), Errno.EPROTO, "streaming flag"),
         (acquire("gpu"), Errno.ENOENT, "no resource group gpu: there are default and exclude"),

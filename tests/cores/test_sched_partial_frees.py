@@ -109,7 +109,7 @@ def test_job_of_which_all_is_freed_before_the_final_holds_nothing(script: SchedS
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"id": 1}, "sched.free: payload: Object missing required field `R`"),
+        ({"id": 1}, "sched.free: payload: expected one of edition current, which is"),
         ({"id": 1, "R": {"version": 2}}, "sched.free: payload: R.version: "),
         ({"id": 1, "R": machine(1, 1).to_json(), "final": "yes"}, "sched.free: payload: "),
     ],

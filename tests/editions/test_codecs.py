@@ -191,7 +191,7 @@ def test_reattached_is_an_answer_of_the_current_edition() -> None:
     answer = rfc32.StartAnswer(1, rfc32.Reattached())
     assert CURRENT.start_answer.write(answer) == payload
     assert CURRENT.start_answer.read(Request("exec.start", payload)) == answer
-    with pytest.raises(FluxError, match=r"expected a type of start, .*got 'reattached'"):
+    with pytest.raises(FluxError, match="got one of edition current"):
         CLASSIC.start_answer.read(Request("exec.start", payload))
 
 
