@@ -21,6 +21,7 @@ import trio
 from flux_trio._version import __version__
 from flux_trio.broker import (
     TOKEN_REVOKED,
+    Around,
     BrokerServices,
     Configuration,
     Handle,
@@ -50,6 +51,7 @@ from flux_trio.client import (
 )
 from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config, add_queue_properties
+from flux_trio.cores.exec.tasks import TOP
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import Hostlist, Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, reason_of_end, search_path
@@ -111,11 +113,28 @@ TAKE_DOWN_S: Final = 30.0
 
 @dataclass(frozen=True)
 class Enclosing:
-    """The parent instance: its URI, the id of this instance's job in it, and this one's level."""
+    """The parent instance: its URI, the id of this instance's job in it, and this one's level.
+
+    `path` has the ids of the jobs around this instance, the outermost first: /ƒ1/ƒ2. `native_uri`
+    is the address of the parent for Flux's own programs, "" if they may not come in there.
+    """
 
     uri: str
     jobid: int
     level: int  # of this instance; 0 has no parent
+    path: str = TOP
+    native_uri: str = ""
+
+    @property
+    def around(self) -> Around:
+        """What Flux's own programs are told of it."""
+        parent = {
+            "jobid": self.path.rpartition("/")[2],
+            "parent-kvs-namespace": f"job-{self.jobid}",
+        }
+        if self.native_uri:
+            parent["parent-uri"] = self.native_uri
+        return Around(self.path, self.level, parent)
 
 
 @dataclass(frozen=True)
@@ -230,7 +249,8 @@ class Instance:
     def configure(self, config: Config) -> None:
         """Use `config` for all modules that are loaded from now on."""
         note_config(self.trace, config)
-        self._environment.update(module_environment(config, self._given.statedir))
+        given = self._given
+        self._environment.update(module_environment(config, given.statedir, _path(given)))
         self._config = config
         self._specify_modules()
 
@@ -455,7 +475,7 @@ def _attributes(given: Surroundings, statedir: Path) -> dict[str, str]:
         uri=native_uri(statedir / NATIVE_FILE),
         statedir=str(statedir),
         started=given.epoch,
-        level=enclosing.level if enclosing else 0,
+        around=Around() if enclosing is None else enclosing.around,
     )
 
 
@@ -557,12 +577,16 @@ def _module_specs(
     local_or_process = [
         ModuleSpec(
             name,
-            main_of(name, config, given.statedir),
+            main_of(name, config, given.statedir, _path(given)),
             process=functools.partial(processes.run, module_command(name)),
         )
         for name in PROCESS_MODULES
     ]
     return local + local_or_process
+
+
+def _path(given: Surroundings) -> str:
+    return TOP if given.enclosing is None else given.enclosing.path
 
 
 def error_of_start(error: BaseException) -> BaseException:

@@ -13,7 +13,7 @@ from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LOG_FILE, OLDER_LOG_FILE, LogBook, LogEntry, LogFile
 from flux_trio.broker.module_file import ModuleFiles
 from flux_trio.broker.native import serve_native_connection
-from flux_trio.broker.native_services import FLUX_VERSION, NativeServices, attributes_of
+from flux_trio.broker.native_services import FLUX_VERSION, Around, NativeServices, attributes_of
 from flux_trio.broker.process import READY, ProcessEnded, Processes
 from flux_trio.broker.remote import RemoteHandle, open_remote, taking_in
 from flux_trio.broker.router import Peer, Router
@@ -37,6 +37,7 @@ __all__ = [
     "OLDER_LOG_FILE",
     "READY",
     "TOKEN_REVOKED",
+    "Around",
     "BrokerServices",
     "Clock",
     "ConfigRefused",

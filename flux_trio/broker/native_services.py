@@ -207,8 +207,29 @@ def _decoded(payload: str) -> dict[str, Any]:
     return decoded
 
 
+class Around(msgspec.Struct, frozen=True):
+    """The jobs that an instance is in: their ids, the outermost first, and how many they are.
+
+    `parent` has what is to be told of the instance around it: its URI, and the job in it.
+    """
+
+    jobid_path: str = "/"
+    level: int = 0
+    parent: dict[str, str] = {}
+
+
+NOWHERE: Final = Around()
+
+
 def attributes_of(
-    *, owner: int, hostlist: str, ranks: int, uri: str, statedir: str, started: float, level: int
+    *,
+    owner: int,
+    hostlist: str,
+    ranks: int,
+    uri: str,
+    statedir: str,
+    started: float,
+    around: Around = NOWHERE,
 ) -> dict[str, str]:
     """Return the attributes of a broker of flux-core that never change, as its programs read them.
 
@@ -222,8 +243,9 @@ def attributes_of(
         "hostlist": hostlist,
         "hostname": socket.gethostname(),
         "local-uri": uri,
-        "instance-level": str(level),
-        "jobid-path": "/",
+        "instance-level": str(around.level),
+        "jobid-path": around.jobid_path,
+        **around.parent,
         "broker.starttime": repr(started),
         "broker.pid": str(os.getpid()),
         "broker.mapping": f"[[0,{ranks},1,1]]",

@@ -40,6 +40,7 @@ from flux_trio.client.find import (
     find_instance,
     is_further_task,
     is_in_job,
+    is_of_ours,
 )
 from flux_trio.client.jobs import Job, JobFailed, Piece, Result, command_jobspec
 from flux_trio.client.link import ClientStatistics
@@ -88,6 +89,7 @@ __all__ = [
     "find_instance",
     "is_further_task",
     "is_in_job",
+    "is_of_ours",
     "open_client",
 ]
 

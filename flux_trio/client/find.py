@@ -1,6 +1,7 @@
 """Finds the instance: first by the environment, then by its state directory.
 
-The order is `FLUX_TRIO_URI` (unix://PATH, ws://HOST:PORT with `FLUX_TRIO_TOKEN`, or local://DIR),
+The order is `FLUX_TRIO_URI` (unix://PATH, ws://HOST:PORT with `FLUX_TRIO_TOKEN`, or local://DIR,
+also as FLUX_URI has it, local://DIR/local-0),
 then the state directory `FLUX_TRIO_STATEDIR`, then the state directory in the user's own runtime
 directory. A state directory has the Unix socket `local`, which needs no token, or the files `uri`
 and `token`.
@@ -59,7 +60,8 @@ def find_instance(environ: Mapping[str, str]) -> Address:
     """
     uri = environ.get(URI_VARIABLE, "")
     if uri.startswith(LOCAL_SCHEME):
-        return _read_statedir(Path(uri.removeprefix(LOCAL_SCHEME)))
+        path = Path(uri.removeprefix(LOCAL_SCHEME))
+        return _read_statedir(path.parent if path.name == NATIVE_FILE else path)
     if socket_path(uri) is not None:
         return Address(uri, "")
     if uri:
@@ -94,9 +96,13 @@ async def await_instance(
 
 
 def is_in_job(environ: Mapping[str, str]) -> bool:
-    """Whether this process is a task of a flux-trio job; real Flux sets no such variables."""
-    ours = STATEDIR_VARIABLE in environ or URI_VARIABLE in environ
-    return JOB_VARIABLE in environ and ours
+    """Whether this process is a task of a job, of flux-trio or of flux-core."""
+    return JOB_VARIABLE in environ and (is_of_ours(environ) or FLUX_URI_VARIABLE in environ)
+
+
+def is_of_ours(environ: Mapping[str, str]) -> bool:
+    """Whether a flux-trio is around this process; real Flux sets no such variables."""
+    return STATEDIR_VARIABLE in environ or URI_VARIABLE in environ
 
 
 def is_further_task(environ: Mapping[str, str]) -> bool:

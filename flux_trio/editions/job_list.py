@@ -46,10 +46,14 @@ class List(msgspec.Struct, frozen=True):
 
 
 class ListId(msgspec.Struct, frozen=True):
-    """The job-list.list-id request; `attrs` as in `List`."""
+    """The job-list.list-id request; `attrs` as in `List`.
+
+    With `state`, a mask, the answer comes when the job has been in one of these states, or is over.
+    """
 
     id: JobId
     attrs: list[str] | None = None
+    state: int = 0
 
 
 def id_in(request: Request) -> int:
@@ -160,6 +164,11 @@ def chosen(listed: Row, attrs: Sequence[str]) -> Row:
     return {"id": listed["id"]} | {key: whole[key] for key in wanted if key in whole}
 
 
+def attributes() -> Payload:
+    """The job-list.list-attrs response."""
+    return {"attrs": list(ATTRIBUTES)}
+
+
 def rows(listed: Sequence[Row]) -> Payload:
     """A job-list.list response: all that is listed, or a page of a stream."""
     return {"jobs": listed}
@@ -231,6 +240,14 @@ class Watch(msgspec.Struct, frozen=True):
     flags: int | None = None
 
 
+class UpdateWatch(msgspec.Struct, frozen=True):
+    """The job-info.update-watch request: the key is R or jobspec."""
+
+    id: JobId
+    key: str
+    flags: int = 0
+
+
 class WatchedLine(msgspec.Struct, frozen=True):
     """A job-info.eventlog-watch response: one line of the eventlog.
 
@@ -252,4 +269,5 @@ LIST_ID: Final = codec(ListId)
 JOB_STATS: Final = codec(JobStats)
 LOOKUP: Final = codec(Lookup)
 WATCH: Final = codec(Watch)
+UPDATE_WATCH: Final = codec(UpdateWatch)
 WATCHED_LINE: Final = codec(WatchedLine)

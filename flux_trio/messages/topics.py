@@ -112,9 +112,12 @@ LIST_LIST: Final = "job-list.list"
 LIST_CANCEL: Final = "job-list.list-cancel"
 LIST_ID: Final = "job-list.list-id"
 LIST_STATS: Final = "job-list.job-stats"
+LIST_ATTRS: Final = "job-list.list-attrs"  # flux-core's
 INFO_LOOKUP: Final = "job-info.lookup"
 INFO_WATCH: Final = "job-info.eventlog-watch"
 INFO_WATCH_CANCEL: Final = "job-info.eventlog-watch-cancel"
+INFO_UPDATES: Final = "job-info.update-watch"  # flux-core's
+INFO_UPDATES_CANCEL: Final = "job-info.update-watch-cancel"
 
 # Key-value store
 KVS_COMMIT: Final = "kvs.commit"
@@ -186,9 +189,9 @@ MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 STREAMS: Final = frozenset(
     {
         *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, LIST_LIST, INFO_WATCH, KVS_WATCH),
-        *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET),
+        *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET, INFO_UPDATES),
         # of flux-core alone
-        *("kvs-watch.lookup", "job-info.update-watch", "resource.journal", "groups.get"),
+        *("kvs-watch.lookup", "resource.journal", "groups.get"),
         *("overlay.health", "overlay.monitor", "overlay.trace", "state-machine.monitor"),
         *("bootstrap.whois", "sdbus.subscribe", "shutdown.start"),
     }

@@ -29,6 +29,7 @@ from flux_trio.client import (
 )
 from flux_trio.clock import Clock
 from flux_trio.config import Config
+from flux_trio.cores.exec.tasks import PATH_VARIABLE, TOP
 from flux_trio.messages import FluxError
 from flux_trio.process.console import id_form, own_command
 from flux_trio.process.groups import leaves
@@ -42,8 +43,11 @@ PROCESS_MODULES: Final = ("sched", "sched-fifo", "job-exec")  # modules that can
 EXPECTED: Final = (TransportError, FluxError, ServiceExit, OSError)  # their text is sufficient
 
 
-def execution(config: Config, statedir: Path | None) -> ModuleMain:
-    """Return the main of the execution service; with a state directory it can run processes."""
+def execution(config: Config, statedir: Path | None, jobid_path: str = TOP) -> ModuleMain:
+    """Return the main of the execution service; with a state directory it can run processes.
+
+    `jobid_path` has the jobs that the instance is in, the outermost first: "/" for none.
+    """
     return partial(
         exec_service.run,
         directory=None if statedir is None else statedir / SHELL_DIRECTORY,
@@ -51,24 +55,25 @@ def execution(config: Config, statedir: Path | None) -> ModuleMain:
         edition=config.edition_value,
         keeps_guests=config.has_native_door,
         id_form=id_form(),
-        environment=_of_tasks(config, statedir),
+        environment=_of_tasks(config, statedir, jobid_path),
     )
 
 
-def _of_tasks(config: Config, statedir: Path | None) -> dict[str, str]:
+def _of_tasks(config: Config, statedir: Path | None, jobid_path: str) -> dict[str, str]:
     """Return the variables by which commands in a job, Flux's own too, find the instance."""
     if statedir is None:
         return {}
     found = {STATEDIR_VARIABLE: str(statedir)}
     if config.has_native_door:
         found[FLUX_URI_VARIABLE] = native_uri(statedir / NATIVE_FILE)
+        found[PATH_VARIABLE] = jobid_path
     return found
 
 
-def main_of(name: str, config: Config, statedir: Path | None) -> ModuleMain:
+def main_of(name: str, config: Config, statedir: Path | None, jobid_path: str = TOP) -> ModuleMain:
     """Return the main of the module `name`, one of PROCESS_MODULES, in any process."""
     if name == "job-exec":
-        return execution(config, statedir)
+        return execution(config, statedir, jobid_path)
     return partial(sched.run, config=config, policy="fifo" if name == "sched-fifo" else None)
 
 
@@ -81,7 +86,9 @@ def module_command(name: str) -> list[str]:
     return own_command("flux_trio.services.module_process", name)
 
 
-def module_environment(config: Config, statedir: Path | None) -> dict[str, str]:
+def module_environment(
+    config: Config, statedir: Path | None, jobid_path: str = TOP
+) -> dict[str, str]:
     """Return this process's environment plus the module's variables, without address and token."""
     tables = Config(
         config.edition,
@@ -91,6 +98,7 @@ def module_environment(config: Config, statedir: Path | None) -> dict[str, str]:
         queues=config.queues,
     )
     more = {} if statedir is None else {STATEDIR_VARIABLE: str(statedir)}
+    more[PATH_VARIABLE] = jobid_path
     return {**os.environ, **more, CONFIG_VARIABLE: msgspec.json.encode(tables).decode()}
 
 
@@ -111,7 +119,10 @@ async def _run(name: str) -> None:
     )  # removed from the environment of child processes: a shell host outlives the token
     statedir = os.environ.get(STATEDIR_VARIABLE)
     main = main_of(
-        name, msgspec.json.decode(config, type=Config), None if statedir is None else Path(statedir)
+        name,
+        msgspec.json.decode(config, type=Config),
+        None if statedir is None else Path(statedir),
+        os.environ.get(PATH_VARIABLE, TOP),
     )
     async with (
         connect_websocket(uri, token) as connection,

@@ -27,6 +27,7 @@ from flux_trio.process.private import FILE_MODE, PrivateDirectory, private_direc
 from flux_trio.shell.job import Process, ShellJob
 from flux_trio.shell.jobs import ShellJobs
 from flux_trio.shell.orphans import become_subreaper
+from flux_trio.shell.pmi import PmiServer
 from flux_trio.shell.protocol import (
     ALREADY_RUNNING,
     JOBS_NAME,
@@ -92,7 +93,7 @@ class ShellHost:
                         if isinstance(request, Start):
                             await self._jobs.cgroups.ready()
                         self._handle(client, request, nursery)
-                        self._watch_doors(clearing)
+                        self._watch_pmi(clearing)
                         self._jobs.cgroups.move_on()
                         self._clear_left(clearing)
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
@@ -147,13 +148,25 @@ class ShellHost:
         for job in self._jobs.pop_to_clear():
             nursery.start_soon(self._clear, job)
 
-    def _watch_doors(self, nursery: trio.Nursery) -> None:
-        came, self._jobs.pmi.came = self._jobs.pmi.came, []
-        for jobid, ours in came:
-            nursery.start_soon(self._watch_door, jobid, ours)
+    def _watch_pmi(self, nursery: trio.Nursery) -> None:
+        sockets = self._jobs.pmi
+        came, sockets.came = sockets.came, []
+        for server, taskid, ours in came:
+            nursery.start_soon(self._serve_pmi, server, taskid, ours)
+        shared, sockets.shared = sockets.shared, []
+        for jobid, ours in shared:
+            nursery.start_soon(self._watch_shared, jobid, ours)
 
-    async def _watch_door(self, jobid: int, ours: socket.socket) -> None:
-        """Report a task that asks for PMI; without one, wait until all tasks have ended."""
+    async def _serve_pmi(self, server: PmiServer, taskid: int, ours: socket.socket) -> None:
+        """Answer a task that asks for the others, until it and its processes have ended."""
+        while True:
+            await trio.lowlevel.wait_readable(ours)
+            if not server.readable(taskid):
+                self._jobs.pmi.closed()
+                return
+
+    async def _watch_shared(self, jobid: int, ours: socket.socket) -> None:
+        """Report a task that asks where no answer comes, or wait until all tasks have ended."""
         await trio.lowlevel.wait_readable(ours)
         if self._jobs.pmi.asked(ours):
             self._broadcast([WantsPmi(jobid)])

@@ -8,6 +8,7 @@ import subprocess
 from contextlib import suppress
 from typing import Final
 
+from flux_trio.shell.pmi import PmiServer
 from flux_trio.shell.protocol import STREAMS, Failure, FirstExit, TaskSize
 from flux_trio.shell.records import Accepted, Ended, Failed, FileSum, Launched, Line, Written
 
@@ -61,6 +62,7 @@ class ShellJob:
         "launched_at",
         "ntasks",
         "pids",
+        "pmi",
         "running",
         "statuses",
         "written",
@@ -75,6 +77,7 @@ class ShellJob:
         self.launched_at = 0  # start of its first task, in clock ticks since boot
         self.ntasks = 0
         self.pids: list[int] = []  # of all its tasks
+        self.pmi: PmiServer | None = None  # of a job that this host has launched
         self.running: dict[int, Process] = {}
         self.statuses: dict[int, int | None] = {}
         self.failure: Failure | None = None

@@ -30,7 +30,7 @@ from flux_trio.shell.leftovers import Leftovers
 from flux_trio.shell.limits import limiting
 from flux_trio.shell.orphans import Orphans, name_of_host
 from flux_trio.shell.outputs import AT_ONCE_BYTES_MAX, Outputs
-from flux_trio.shell.pmi import PmiDoors, variables
+from flux_trio.shell.pmi import PmiSockets, TaskSockets, variables
 from flux_trio.shell.protocol import (
     JOBS_NAME,
     STREAMS,
@@ -73,7 +73,7 @@ class ShellJobs:
 
     def __init__(self, directory: Path, files: PrivateDirectory) -> None:
         self.inputs = JobInputs()
-        self.pmi = PmiDoors()
+        self.pmi = PmiSockets()
         self.cgroups = JobCgroups(name_of_host(directory))
         self._directory = directory
         self._files = files
@@ -291,6 +291,8 @@ class ShellJobs:
         record = Record(self._files, request.id)
         record.create(accepted)
         job = self._jobs[request.id] = ShellJob(request.id)
+        name = request.env.get("FLUX_JOB_ID", str(request.id))
+        job.pmi = self.pmi.server(request.id, name, len(request.tasks), request.pmi)
         self._records[request.id] = record
         job.apply(accepted)
         return job
@@ -321,12 +323,12 @@ class ShellJobs:
         cwd, warning = working_directory(request.cwd)
         request = msgspec.structs.replace(request, cwd=cwd)
         try:
-            with self.pmi.door(job.id, len(request.tasks)) as door:
+            with TaskSockets(self.pmi, job.pmi) as sockets:
                 for task in request.tasks:
                     says = "" if job.pids else warning  # the first task says it, for all
                     if task.taskid not in missing:
                         continue
-                    if not self._launch(job, request, task, says, door):
+                    if not self._launch(job, request, task, says, sockets):
                         break
         except ShortageError as error:
             if job.pids:
@@ -348,7 +350,7 @@ class ShellJobs:
         return [Started(job.id, job.failure), *self._clear(job)]
 
     def _launch(
-        self, job: ShellJob, request: Start, task: Task, says: str, door: int | None
+        self, job: ShellJob, request: Start, task: Task, says: str, sockets: TaskSockets
     ) -> bool:
         """Launch one task; return False if it failed. Raises ShortageError if it has to wait.
 
@@ -365,6 +367,7 @@ class ShellJobs:
                 self._on_cores(task.cores),
             ):
                 stdin, stdout, stderr = files
+                pmi = sockets.of_task(task.taskid)
                 if says:
                     os.write(stderr, says.encode(errors="surrogateescape"))
                 child = subprocess.Popen(
@@ -375,9 +378,9 @@ class ShellJobs:
                     cwd=request.cwd,
                     env=request.env
                     | task.env
-                    | variables(door, task, len(request.tasks))
+                    | variables(pmi, task.taskid, len(request.tasks))
                     | self._orphans.mark(job.id),
-                    pass_fds=() if door is None else (door,),
+                    pass_fds=() if pmi is None else (pmi,),
                     start_new_session=True,
                     preexec_fn=limiting(request.limits),
                 )

@@ -26,6 +26,8 @@ MESSAGE_BYTES_MAX: Final = 16 << 20
 ALREADY_RUNNING: Final = 3
 """Exit code of a shell host that found another one in its directory."""
 
+PMI_VALUE_CHARS_MAX: Final = 1024  # of one value that the tasks of a job tell each other
+
 STREAMS: Final = ("stdout", "stderr")
 _SUFFIX: Final = {"stdout": "out", "stderr": "err"}
 _LENGTH_BYTES: Final = 4
@@ -56,6 +58,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     A start that was `Postponed` may be sent again, and goes on at the first waiting task. With
     `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
     limits of the tasks by name, for example `nofile`. With `append` output files are not truncated.
+    `pmi` has the values that the tasks find in PMI from the start; a single task has PMI only with
+    such values.
     """
 
     id: int
@@ -66,6 +70,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     input: bool = False
     limits: dict[str, int] = {}
     append: bool = False
+    pmi: dict[str, str] | None = None
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):
@@ -147,7 +152,7 @@ class FirstExit(msgspec.Struct, frozen=True, tag=True):
 
 
 class WantsPmi(msgspec.Struct, frozen=True, tag=True):
-    """A task of a job has asked for PMI, which there is none of: see `pmi`."""
+    """A task of a job has asked for PMI, for which there was no room: see `pmi`."""
 
     id: int
 

@@ -13,13 +13,7 @@ from flux_trio.messages import Errno, FluxError
 from tests.support.modules import ModuleWorld
 
 ATTRIBUTES = attributes_of(
-    owner=7,
-    hostlist="n[0-3]",
-    ranks=4,
-    uri="local:///s/local-0",
-    statedir="/s",
-    started=1.5,
-    level=0,
+    owner=7, hostlist="n[0-3]", ranks=4, uri="local:///s/local-0", statedir="/s", started=1.5
 )
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_list.constraint import NODES_MAX, parse_constraint
-from flux_trio.formats import Event, format_event, job_key
+from flux_trio.formats import Event, ResourceSet, format_event, job_key
 from flux_trio.messages import Errno, FluxError, Request, Response
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.protocols import JobState
@@ -270,3 +270,94 @@ def test_who_has_enough_output_cancels_it_at_the_source(listed: ListedJobs) -> N
         "job-exec.attach-cancel",
         {"matchtag": attach.matchtag},
     )
+
+
+# --- changes of jobs
+
+UPDATES = "job-info.update-watch"
+R2 = ResourceSet.build([(0, 1, 0)], lambda rank: "node0")
+
+
+def expirations(answers: list[tuple[int, Any]]) -> list[float]:
+    return [payload["R"]["execution"]["expiration"] for errnum, payload in answers if not errnum]
+
+
+def test_updates_of_r_are_told_until_the_job_is_over(listed: ListedJobs) -> None:
+    listed.store(2, "R", R2.to_json())
+    first = listed.ask(UPDATES, {"id": 2, "key": "R", "flags": 0}, streaming=True, tag=9)
+    assert first == [(0, {"R": R2.to_json()})]
+    place = len(running())
+    listed.tell((2, place, Event(7.0, "resource-update", {"expiration": 50.0})))
+    assert expirations(listed.take_sent()) == [50.0]
+    listed.tell((2, place + 1, Event(7.0, "memo", {"a": 1})))
+    assert listed.take_sent() == []
+    listed.tell_all(2, ending(), place + 2)
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
+
+
+def test_updates_of_a_finished_job_are_told_once(listed: ListedJobs) -> None:
+    listed.store(3, "R", R2.to_json())
+    answers = listed.ask(UPDATES, {"id": 3, "key": "R", "flags": 0}, streaming=True)
+    assert answers == [(0, {"R": R2.to_json()}), (Errno.ENODATA, None)]
+
+
+def test_updates_end_by_a_cancel(listed: ListedJobs) -> None:
+    wanted = {"id": 1, "key": "jobspec", "flags": 0}
+    ((errnum, found),) = listed.ask(UPDATES, wanted, streaming=True, tag=9)
+    assert (errnum, found["jobspec"]["tasks"][0]["command"]) == (0, ["sleep", "1"])
+    cancel = asked(f"{UPDATES}-cancel", {"matchtag": 9}, tag=0)
+    answers = listed.request(msgspec.structs.replace(cancel, flags=NORESPONSE))
+    assert answers == [(Errno.ENODATA, None)]
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        ({"id": 1, "key": "R", "flags": 1}, Errno.EPROTO),
+        ({"id": 1, "key": "J", "flags": 0}, Errno.EINVAL),
+        ({"id": 1, "key": "R", "flags": 0}, Errno.ENOENT),
+        ({"id": 9, "key": "R", "flags": 0}, Errno.ENOENT),
+        ({"id": 1, "flags": 0}, Errno.EPROTO),
+    ],
+)
+def test_updates_that_cannot_be_told_are_refused(
+    listed: ListedJobs, payload: Any, error: int
+) -> None:
+    ((errnum, _),) = listed.ask(UPDATES, payload, streaming=True)
+    assert errnum == error
+
+
+def test_a_job_is_told_when_it_has_been_in_a_state(listed: ListedJobs) -> None:
+    wanted = {"id": 1, "attrs": ["state"], "state": int(JobState.RUN)}
+    assert listed.ask("job-list.list-id", wanted) == []
+    listed.tell_all(1, running()[len(pending()) :], len(pending()))
+    assert listed.take_sent() == [(0, {"job": {"id": 1, "state": int(JobState.RUN)}})]
+    again = {**wanted, "state": int(JobState.SCHED)}  # it has been there
+    assert listed.ask("job-list.list-id", again) == [
+        (0, {"job": {"id": 1, "state": int(JobState.RUN)}})
+    ]
+
+
+def test_a_job_that_is_over_without_that_state_is_told(listed: ListedJobs) -> None:
+    wanted = {"id": 1, "attrs": ["state"], "state": int(JobState.RUN)}
+    assert listed.ask("job-list.list-id", wanted) == []
+    raised = Event(3.0, "exception", {"type": "cancel", "severity": 0, "note": ""})
+    listed.tell_all(1, [raised, Event(3.0, "clean")], len(pending()))
+    ((errnum, found),) = listed.take_sent()
+    assert (errnum, found["job"]["state"]) == (0, int(JobState.INACTIVE))
+
+
+def test_numbers_of_jobs_are_told_again_when_they_change(listed: ListedJobs) -> None:
+    ((errnum, first),) = listed.ask("job-list.job-stats", {}, streaming=True)
+    assert (errnum, first["job_states"]["run"]) == (0, 1)
+    listed.tell_all(1, running()[len(pending()) :], len(pending()))
+    assert listed.take_sent() == []
+    listed.fire_timer()
+    ((errnum, second),) = listed.take_sent()
+    assert (errnum, second["job_states"]["run"]) == (0, 2)
+
+
+def test_attributes_are_listed(listed: ListedJobs) -> None:
+    ((errnum, found),) = listed.ask("job-list.list-attrs")
+    assert errnum == 0
+    assert {"t_priority", "state", "annotations"} <= set(found["attrs"])

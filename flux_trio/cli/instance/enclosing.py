@@ -1,19 +1,21 @@
 """The job in which `flux-trio start` runs: its R is the inventory of the new instance.
 
-RFC 20: an instance gets its resources from the enclosing instance, re-ranked. When the job gets a
-new expiration, so does the instance: it watches the job's eventlog (readings: How exec learns of
-cancels). Left out: more than one broker. The first task of the job runs the instance, which has
-all resources of the job.
+RFC 20: an instance gets its resources from the enclosing instance, re-ranked. That is a flux-trio
+or a flux-core (`enclosing_flux`). When the job gets a new expiration, so does the instance: it
+watches the job's eventlog (readings: How exec learns of cancels). Left out: more than one broker.
+The first task of the job runs the instance, which has all resources of the job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import msgspec
 import trio
 
+from flux_trio.cli.instance.enclosing_flux import KEYS, read_flux_job, tell_flux, watch_flux_job
 from flux_trio.client import (
     FLUX_URI_VARIABLE,
     INSIDE_VARIABLE,
@@ -26,9 +28,11 @@ from flux_trio.client import (
     ClientError,
     find_instance,
     is_in_job,
+    is_of_ours,
     open_client,
 )
 from flux_trio.client.jobs import watch_eventlog
+from flux_trio.cores.exec.tasks import PATH_VARIABLE, TOP
 from flux_trio.formats import (
     Event,
     FormatError,
@@ -41,6 +45,7 @@ from flux_trio.formats import (
 from flux_trio.instance import Enclosing, Instance
 from flux_trio.messages import FluxError, Level, topics
 from flux_trio.protocols import JobEvent
+from flux_trio.transports import TransportError
 
 RETRY_S_MIN: Final = 1.0  # a restart of the enclosing instance takes seconds
 RETRY_S_MAX: Final = 60.0
@@ -58,6 +63,11 @@ NOT_INHERITED: Final = (
     "FLUX_JOB_SIZE",
     "FLUX_JOB_NNODES",
     "FLUX_TASK_LOCAL_ID",
+    PATH_VARIABLE,
+    "FLUX_KVS_NAMESPACE",
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
     "FLUX_TRIO_RANK",
     "FLUX_TRIO_HOST",
 )
@@ -84,34 +94,47 @@ async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
     if not is_in_job(environ):
         return None
     name = environ[JOB_VARIABLE]
+    path = environ.get(PATH_VARIABLE, f"{TOP}{name}")
     try:
         jobid = parse_fluid(name)
-        address = find_instance(environ)
-        async with open_client(*address) as client:
-            wanted = {"id": jobid, "keys": ["R", "eventlog"]}
-            found = await client.call(topics.INFO_LOOKUP, wanted)
-            level = int((await client.call(topics.BROKER_INFO))["level"]) + 1
-            config = (await client.call(topics.CONFIG_GET, {"defaults": True}))["config"]
+        read = _read_ours if is_of_ours(environ) else read_flux_job
+        uri, level, found, kill_timeout = await read(environ, jobid)
         resources = ResourceSet.parse(found["R"].encode(), "R")
         events = parse_eventlog(found["eventlog"])
         for event in events:
             if (expiration := _new_expiration(event)) is not None:
                 resources = resources.with_times(resources.starttime, expiration)
-    except (ClientError, FluxError, FormatError) as error:
+        kill_timeout_s = parse_duration(kill_timeout)
+    except (ClientError, TransportError, FluxError, FormatError) as error:
         raise EnclosingError(f"resources of job {name}: {error}") from None
-    kill_timeout_s = parse_duration(config["exec"]["kill-timeout"])
-    return Allocation(Enclosing(address.uri, jobid, level), resources, len(events), kill_timeout_s)
+    enclosing = Enclosing(uri, jobid, level, path, environ.get(FLUX_URI_VARIABLE, ""))
+    return Allocation(enclosing, resources, len(events), kill_timeout_s)
+
+
+async def _read_ours(
+    environ: Mapping[str, str], jobid: int
+) -> tuple[str, int, dict[str, str], str]:
+    address = find_instance(environ)
+    async with open_client(*address) as client:
+        found = await client.call(topics.INFO_LOOKUP, {"id": jobid, "keys": list(KEYS)})
+        level = int((await client.call(topics.BROKER_INFO))["level"]) + 1
+        config = (await client.call(topics.CONFIG_GET, {"defaults": True}))["config"]
+    return address.uri, level, found, config["exec"]["kill-timeout"]
 
 
 async def write_address(
     environ: Mapping[str, str], allocation: Allocation, instance: Instance, statedir: str
 ) -> None:
     """Write the instance's address into the job's memo (`user.uri`, as in flux)."""
-    note = {"id": allocation.enclosing.jobid, "memo": {"uri": f"{LOCAL_SCHEME}{statedir}"}}
+    uri = instance.native_uri or f"{LOCAL_SCHEME}{statedir}"
+    note = {"id": allocation.enclosing.jobid, "memo": {"uri": uri}}
     try:
-        async with open_client(*find_instance(environ)) as client:
-            await client.call(topics.JOB_MEMO, note)
-    except (ClientError, FluxError) as error:
+        if is_of_ours(environ):
+            async with open_client(*find_instance(environ)) as client:
+                await client.call(topics.JOB_MEMO, note)
+        else:
+            await tell_flux(environ, topics.JOB_MEMO, note)
+    except (ClientError, TransportError, FluxError) as error:
         instance.write_log(Level.WARNING, "enclosing", f"job {environ[JOB_VARIABLE]}: {error}")
 
 
@@ -123,25 +146,34 @@ async def follow_expiration(
     If the enclosing instance does not answer, it is asked again later: it may restart.
     """
     seen, wait_s = allocation.nevents, RETRY_S_MIN
+    watch = _watch_ours if is_of_ours(environ) else watch_flux_job
     while True:
         try:
-            async with (
-                open_client(*find_instance(environ)) as client,
-                watch_eventlog(client, allocation.enclosing.jobid) as responses,
-            ):
+            async with watch(environ, allocation.enclosing.jobid) as lines:
                 place, wait_s = 0, RETRY_S_MIN
-                async for response in responses:
-                    expiration = _new_expiration(parse_event(response["event"]))
+                async for line in lines:
+                    expiration = _new_expiration(parse_event(line["event"].removesuffix("\n")))
                     if place >= seen and expiration is not None:
                         await instance.set_expiration(expiration)
                     place += 1
                     seen = max(seen, place)
             return
-        except (ClientError, FluxError, FormatError) as error:
+        except (ClientError, TransportError, FluxError, FormatError) as error:
             text = f"time limit of job {environ[JOB_VARIABLE]} is not known: {error}"
             instance.write_log(Level.WARNING, "enclosing", text)
         await trio.sleep(wait_s)
         wait_s = min(2 * wait_s, RETRY_S_MAX)
+
+
+@asynccontextmanager
+async def _watch_ours(
+    environ: Mapping[str, str], jobid: int
+) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    async with (
+        open_client(*find_instance(environ)) as client,
+        watch_eventlog(client, jobid) as responses,
+    ):
+        yield responses
 
 
 def _new_expiration(event: Event) -> float | None:

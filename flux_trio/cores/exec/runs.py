@@ -17,8 +17,8 @@ from flux_trio.messages import Event, Response
 NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
 
 NO_PMI: Final = (
-    "a task has asked for PMI, by which the tasks of a job find each other: flux-trio has none, so "
-    "it runs no MPI programs and no instances of several brokers"
+    "a task has asked for PMI, by which the tasks of a job find each other: the shell host has no "
+    "descriptors left for so many tasks"
 )
 
 
@@ -85,7 +85,7 @@ class Runs(Part):
             self._real.give_up(job)
 
     def wants_pmi(self, jobid: int) -> None:
-        """Fail a job whose tasks ask for each other: each would think to be the only one."""
+        """Fail a job whose tasks ask in vain: each would think to be the only one."""
         job = self._jobs.running(jobid)
         if job is not None and not job.killed:
             self._starts.exception(job, NO_PMI)

@@ -3,6 +3,8 @@
 The environment of a task is that of the jobspec, with what the instance adds, and with
 
 - `FLUX_JOB_ID` (F58), `FLUX_JOB_SIZE` (tasks), `FLUX_JOB_NNODES` (ranks of R),
+- `FLUX_JOB_ID_PATH`, if the instance tells its own: the jobs around this one, the outermost first,
+  and `FLUX_KVS_NAMESPACE`, both as flux-core's brokers read them in a job,
 - `FLUX_TASK_RANK` (in the job), `FLUX_TASK_LOCAL_ID` (on its rank),
 - `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`: its execution target,
 - CUDA_VISIBLE_DEVICES: its gpus.
@@ -30,8 +32,16 @@ import msgspec
 
 from flux_trio.cores.exec.placement import LayoutError, Placement
 from flux_trio.cores.exec.templates import filled_in, has_tags, job_tags, node_tags, task_tags
-from flux_trio.formats import FluidForm, FormatError, Jobspec, ResourceSet, format_fluid
-from flux_trio.shell.protocol import Start, Task
+from flux_trio.editions import exec_requests
+from flux_trio.formats import (
+    FluidForm,
+    FormatError,
+    Jobspec,
+    ResourceSet,
+    format_fluid,
+    format_pmi_taskmap,
+)
+from flux_trio.shell.protocol import PMI_VALUE_CHARS_MAX, Start, Task
 
 Affinity: TypeAlias = Literal["on", "off", "per-task"]
 
@@ -151,6 +161,8 @@ def limits_of(jobspec: Jobspec) -> dict[str, int]:
     return limits
 
 
+PATH_VARIABLE: Final = "FLUX_JOB_ID_PATH"
+TOP: Final = "/"  # the path of an instance that is in no job
 FORCE_ASCII: Final = "FLUX_F58_FORCE_ASCII"  # a variable of a job that asks for ids in ASCII
 ENV_EXPAND: Final = "system.shell.options.env-expand"
 
@@ -189,10 +201,33 @@ def start_request(
         tasks = templates.fill_in(jobid, name, resources, placements, tasks)
     order = {} if affinities.gpus == "off" else GPU_ORDER
     environ = order | given | dict(environment) | of_job
+    pmi = None
+    if (path := environment.get(PATH_VARIABLE)) is not None:
+        environ[PATH_VARIABLE] = path = f"{path.rstrip('/')}/{name}"
+        environ["FLUX_KVS_NAMESPACE"] = f"job-{jobid}"
+        pmi = pmi_values(path, resources, placements)
     cwd, limits = jobspec.cwd or "/", limits_of(jobspec)
     return Start(
-        jobid, command, environ, cwd, tasks, takes_input(jobspec), limits, appends(jobspec)
+        jobid, command, environ, cwd, tasks, takes_input(jobspec), limits, appends(jobspec), pmi
     )
+
+
+def pmi_values(
+    path: str, resources: ResourceSet, placements: Sequence[Placement]
+) -> dict[str, str]:
+    """Return what the tasks of a job find in PMI from the start, as in flux-core (RFC 13).
+
+    `path` has the jobs around them, the outermost first; so it tells how deep they are.
+    """
+    nodes = {rank: node for node, rank in enumerate(resources.ranks)}
+    of_tasks = [nodes[each.rank] for each in placements]
+    taskmap = exec_requests.taskmap(of_tasks)["taskmap"]
+    values = {
+        "flux.instance-level": str(path.count("/")),
+        "flux.taskmap": msgspec.json.encode(taskmap).decode(),
+        "PMI_process_mapping": format_pmi_taskmap(of_tasks),
+    }
+    return {key: value for key, value in values.items() if len(value) <= PMI_VALUE_CHARS_MAX}
 
 
 def _bound(

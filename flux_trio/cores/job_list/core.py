@@ -15,6 +15,7 @@ from typing import Final, Never, assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.job_list import exchange
+from flux_trio.cores.job_list.changes import Changes
 from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import (
     ActiveListed,
@@ -35,6 +36,7 @@ from flux_trio.cores.job_list.exchange import (
     RecordRead,
     SliceRead,
     StrayLog,
+    UpdatedRead,
 )
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.follow import Follower
@@ -63,7 +65,7 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import PENDING, RUNNING, JobState
 
-_ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
+_ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH, topics.INFO_UPDATES)
 _ABOUT_A_WATCH: Final = (topics.credit_of(topics.INFO_WATCH), topics.INFO_WATCH_CANCEL)
 
 
@@ -79,12 +81,13 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._details = Details(self._exchange)
         self._follower = Follower(self._exchange, self._records, self._finished)
         self._asked = Asked(self._exchange)
+        self._changes = Changes(self._exchange, self._records)
         self._listings = Listings(
-            self._exchange, self._records, self._finished, self._details, self._asked
+            self._exchange, self._records, self._finished, self._details, self._asked, self._changes
         )
         self._listings.config = config or Config()
         self._watches = Watches(self._exchange)
-        self._info = Info(self._exchange, self._records, self._watches)
+        self._info = Info(self._exchange, self._records, self._watches, self._changes)
         self._backlog = Backlog()  # until all active jobs have been read
         self._methods = Methods(
             for_owner={topics.config_reload_of(topics.JOB_LIST): self._configure},
@@ -94,10 +97,13 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
                 topics.LIST_CANCEL: self._listings.cancel,
                 topics.LIST_ID: self._listings.list_id,
                 topics.LIST_STATS: self._listings.stats,
+                topics.LIST_ATTRS: self._list_attrs,
                 topics.INFO_LOOKUP: self._info.lookup,
                 topics.INFO_WATCH: self._info.watch,
                 topics.credit_of(topics.INFO_WATCH): self._watches.grant,
                 topics.INFO_WATCH_CANCEL: self._watches.cancel,
+                topics.INFO_UPDATES: self._info.watch_updates,
+                topics.INFO_UPDATES_CANCEL: self._changes.cancel,
             },
             stats=(topics.stats_of(topics.JOB_LIST), self._stats),
             farewells={
@@ -153,12 +159,21 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             requests = [*self._asked.pop_late(), *requests]
         if requests:
             self._follower.catch_up()
+        is_changed = self._records.is_changed
+        self._settle()
+        if is_changed:
+            requests = [*self._changes.pop_waiting(), *requests]
+        self._answer(requests)
+        self._changes.end_turn(is_changed=is_changed)
+        return self._exchange.pop_actions()
+
+    def _settle(self) -> None:
+        """Give the jobs that have changed their places; those that are over are not active."""
         for record in self._records.settle():
+            self._changes.ended(record)
             self._details.forget(record.id)
             self._listings.chooser.ended(record.id)
             self._watches.ended(record.id)
-        self._answer(requests)
-        return self._exchange.pop_actions()
 
     def _fired(self, key: JobListTimer) -> None:
         match key:
@@ -166,6 +181,9 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
                 self._follower.open()
             case exchange.SLICE_TIMER:
                 self._follower.go_on()
+            case exchange.STATS_TIMER:
+                for request in self._changes.stats_due:
+                    self._listings.tell_stats(request)
             case int(userid):
                 self._listings.go_on(userid)
             case _:
@@ -228,16 +246,29 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
                 self._call_about(request, jobid, response)
             case KeyRead():
                 self._info.found(call, response)
+            case LogChanged() | OutputAttached() | LogRead() | JobCounted() | UpdatedRead():
+                self._stream_answered(call, response)
+            case None:
+                pass  # no open call has this matchtag
+            case _:
+                assert_never(call)
+
+    def _stream_answered(
+        self,
+        call: LogChanged | OutputAttached | LogRead | JobCounted | UpdatedRead,
+        response: Response,
+    ) -> None:
+        match call:
             case LogChanged(stream):
                 self._watches.changed(stream, response)
             case OutputAttached(stream):
                 self._watches.attached(stream, response)
-            case LogRead() as awaited:
-                self._watches.read(awaited, response)
-            case JobCounted() as awaited:
-                self._watches.counted(awaited, response)
-            case None:
-                pass  # no open call has this matchtag
+            case LogRead():
+                self._watches.read(call, response)
+            case JobCounted():
+                self._watches.counted(call, response)
+            case UpdatedRead(stream):
+                self._changes.read(stream, response)
             case _:
                 assert_never(call)
 
@@ -270,6 +301,9 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._listings.config = configuration_in(request)
         self._exchange.send(respond(request))
 
+    def _list_attrs(self, request: Request) -> None:
+        self._exchange.send(respond(request, job_list.attributes()))
+
     def _stats(self) -> job_list.Stats:
         jobs = len(self._records.jobs) + len(self._finished)
         return job_list.Stats(jobs, self._watches.count)
@@ -277,8 +311,10 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
     def _disconnect_list(self, request: Request) -> None:
         self._asked.forget(request.sender)
         self._listings.forget(request.sender)
+        self._changes.forget_list(request.sender)
 
     def _disconnect_info(self, request: Request) -> None:
         self._asked.forget(request.sender)
         self._info.forget(request.sender)
         self._watches.forget(request.sender)
+        self._changes.forget_info(request.sender)

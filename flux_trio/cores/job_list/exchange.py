@@ -107,6 +107,12 @@ class JobCounted(msgspec.Struct, frozen=True):
     stream: StreamKey
 
 
+class UpdatedRead(msgspec.Struct, frozen=True):
+    """Answers the read of the value whose updates a stream tells."""
+
+    stream: StreamKey
+
+
 ScanCall: TypeAlias = ActiveListed | ActiveLogs | EndedPage | StrayLog
 JobListCall: TypeAlias = (
     ScanCall
@@ -119,13 +125,15 @@ JobListCall: TypeAlias = (
     | OutputAttached
     | LogRead
     | JobCounted
+    | UpdatedRead
 )
-JobListTimer: TypeAlias = Literal["job-manager.events-journal", "slice"] | int
+JobListTimer: TypeAlias = Literal["job-manager.events-journal", "slice", "stats"] | int
 """The journal's topic, for the next attempt to open it; `SLICE_TIMER`, for the next slice of its
-events; or the user whose lists go on."""
+events; `STATS_TIMER`, for those who follow job-stats; or the user whose lists go on."""
 
 RETRY_TIMER: Final = "job-manager.events-journal"
 SLICE_TIMER: Final = "slice"
+STATS_TIMER: Final = "stats"
 
 JobListInput: TypeAlias = CommonInput[JobListTimer]
 JobListAction: TypeAlias = CommonAction[JobListTimer]

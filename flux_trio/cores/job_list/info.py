@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.cores.job_list.changes import Changes
 from flux_trio.cores.job_list.details import JOBSPEC, R, current_jobspec, current_r
 from flux_trio.cores.job_list.exchange import Exchange, KeyRead
 from flux_trio.cores.job_list.listing import UNKNOWN_JOB
@@ -55,10 +56,13 @@ class Info(Part):
     _of_sender: dict[str, set[int]]
     _last_number: int
 
-    def __init__(self, exchange: Exchange, records: Records, watches: Watches) -> None:
+    def __init__(
+        self, exchange: Exchange, records: Records, watches: Watches, changes: Changes
+    ) -> None:
         self._exchange = exchange
         self._records = records
         self._watches = watches
+        self._changes = changes
         self._lookups = {}  # by number; bounded by the requests that their senders have open
         self._of_sender = {}  # numbers of lookups, by sender
         self._last_number = 0
@@ -145,6 +149,11 @@ class Info(Part):
         """job-info.eventlog-watch: send every line, and ENODATA once the job is inactive."""
         wanted = job_list.WATCH.read(request)
         self._watches.open(request, wanted, self._find(request, wanted.id))
+
+    def watch_updates(self, request: Request) -> None:
+        """job-info.update-watch: send R or jobspec, now and after each update."""
+        wanted = job_list.UPDATE_WATCH.read(request)
+        self._changes.watch(request, wanted, self._find(request, wanted.id))
 
     # --- access
 

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_list.changes import Changes
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.constraint import ANY_STATE, parse_constraint
 from flux_trio.cores.job_list.details import Details
@@ -77,12 +78,14 @@ class Listings(Part):
         finished: Finished,
         details: Details,
         asked: Asked,
+        changes: Changes,
     ) -> None:
         self._exchange = exchange
         self._records = records
         self._finished = finished
         self._details = details
         self._asked = asked
+        self._changes = changes
         self.chooser = Chooser(records, finished)
         self._open = Streams()
         self._line = Line()
@@ -139,6 +142,8 @@ class Listings(Part):
             raise FluxError(Errno.EPERM, OWN_JOBS)
         if record is None:
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
+        if self._changes.must_wait(request, record, wanted.state):
+            return
         keys = tuple(self._details.keys_of([record]))
         if keys:
             self._asked.began(request, self._details.ask(keys, IdRead(request, record, keys)))
@@ -149,11 +154,18 @@ class Listings(Part):
         """job-list.job-stats: answer once all finished jobs have been counted."""
         if self._is_restricted(request):
             raise FluxError(Errno.EPERM, OWN_JOBS)
-        if self._finished.is_complete:
-            counted = job_stats(self._records.counts, self._finished)
-            self._exchange.send(respond(request, job_list.JOB_STATS.write(counted)))
-        else:
+        if not self._finished.is_complete:
             self._counting.append(request)
+            return
+        if request.is_streaming:
+            self._changes.follow_stats(request)
+        self.tell_stats(request)
+
+    def tell_stats(self, request: Request) -> None:
+        """Answer job-list.job-stats, or go on with its stream."""
+        counted = job_stats(self._records.counts, self._finished)
+        answer = respond_stream if request.is_streaming else respond
+        self._exchange.send(answer(request, job_list.JOB_STATS.write(counted)))
 
     def forget(self, sender: str) -> None:
         """Close the lists of a peer that is gone."""

@@ -263,6 +263,11 @@ class Records(Part):
         """Sort running jobs by their start times at the end of this turn."""
         self._unsorted = True
 
+    @property
+    def is_changed(self) -> bool:
+        """Return whether a job has changed in this turn."""
+        return bool(self._changed)
+
     def settle(self) -> list[Record]:
         """Put changed jobs into their places; return the jobs that became inactive."""
         changed, self._changed = self._changed, {}
