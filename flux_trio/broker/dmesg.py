@@ -71,6 +71,7 @@ class LogService:
             topics.LOG_CANCEL: self._cancel,
             topics.LOG_APPEND: self._append,
             topics.LOG_CLEAR: self._clear,
+            topics.stats_of(topics.LOG): self._stats,
             topics.disconnect_of(topics.LOG): self._forget,
         }
         book.sinks.append(self._on_entry)
@@ -124,6 +125,11 @@ class LogService:
     def _clear(self, request: Request) -> None:
         self._book.clear()
         self._handle.answer(respond(request))
+
+    def _stats(self, request: Request) -> None:
+        """log.stats-get: the entries that dmesg has, and those written since the start."""
+        stats = {"ring-used": len(self._book), "count": self._book.written}
+        self._handle.answer(respond(request, stats))
 
     def _forget(self, request: Request) -> None:
         sender = request.sender

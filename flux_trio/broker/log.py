@@ -133,10 +133,12 @@ class LogBook:
         earlier = file.read() if file is not None else ()
         self._entries: deque[LogEntry] = deque(earlier, maxlen=LOG_RING_SIZE)
         self.sinks: list[Callable[[LogEntry], None]] = []
+        self.written = 0  # entries since the start
 
     def write(self, entry: LogEntry) -> None:
         """Store `entry` and pass it to every sink."""
         self._entries.append(entry)
+        self.written += 1
         if self._file is not None:
             self._file.append(entry)
         for sink in self.sinks:
@@ -154,3 +156,6 @@ class LogBook:
 
     def __iter__(self) -> Iterator[LogEntry]:
         return iter(list(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)

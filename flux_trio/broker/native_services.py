@@ -18,11 +18,13 @@ import msgspec
 import trio
 
 from flux_trio.broker.handle import Handle
+from flux_trio.broker.log import LOG_RING_SIZE
 from flux_trio.broker.router import Router
 from flux_trio.messages import (
     Errno,
     Event,
     FluxError,
+    Level,
     Payload,
     Request,
     check_owner,
@@ -48,7 +50,9 @@ LEFT_OUT: Final = {
 }
 """Services of a broker of flux-core that are not here, and why."""
 
-_SETTABLE: Final = ("log-stderr-level", "test.", "conf.shell_")
+_LEVEL: Final = "log-stderr-level"
+_LEVELS: Final = range(-1, Level.DEBUG + 1)  # -1: nothing is written
+_SETTABLE: Final = (_LEVEL, "test.", "conf.shell_")
 """The beginning of the names of attributes that a client may set."""
 
 
@@ -90,7 +94,7 @@ class NativeServices:
         self._router = router
         self._immutable = dict(attributes)
         self._set: dict[str, str] = {}  # by clients, or values that may change
-        self._set["log-stderr-level"] = "3"
+        self._set[_LEVEL] = "3"
         self._ranks = ranks
         self._began = trio.current_time()
         self._methods: Final[dict[str, Callable[[Request], Payload]]] = {
@@ -149,6 +153,9 @@ class NativeServices:
             raise FluxError(Errno.EINVAL, "attribute may not be updated")
         if not wanted.name.startswith(_SETTABLE) and not wanted.force:
             raise FluxError(Errno.ENOENT, "unknown attribute")
+        if wanted.name == _LEVEL and wanted.value not in map(str, _LEVELS):
+            text = f"{_LEVEL}: expected {_LEVELS[0]} to {_LEVELS[-1]}, got {wanted.value}"
+            raise FluxError(Errno.EINVAL, text)
         self._set[wanted.name] = wanted.value
         return None
 
@@ -247,6 +254,7 @@ def attributes_of(
         "jobid-path": around.jobid_path,
         **around.parent,
         "broker.starttime": repr(started),
+        "log-ring-size": str(LOG_RING_SIZE),
         "broker.pid": str(os.getpid()),
         "broker.mapping": f"[[0,{ranks},1,1]]",
         "statedir": statedir,

@@ -68,6 +68,17 @@ async def test_the_log_can_be_cleared(world: LoggingWorld) -> None:
     assert await world.read() == []
 
 
+async def test_the_entries_are_counted_also_when_they_are_cleared(world: LoggingWorld) -> None:
+    owner = world.handle("owner")
+    before = await owner.call(topics.stats_of(topics.LOG))
+    world.write("one")
+    world.write("two")
+    after = await owner.call(topics.stats_of(topics.LOG))
+    assert {key: after[key] - before[key] for key in after} == {"ring-used": 2, "count": 2}
+    await owner.call(topics.LOG_CLEAR)
+    assert await owner.call(topics.stats_of(topics.LOG)) == {**after, "ring-used": 0}
+
+
 @pytest.mark.parametrize("topic", [topics.LOG_CLEAR, topics.LOG_DMESG, topics.LOG_DMESG_CANCEL])
 async def test_the_log_is_the_owners(world: LoggingWorld, topic: str) -> None:
     with pytest.raises(FluxError) as refused:

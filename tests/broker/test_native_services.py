@@ -63,6 +63,16 @@ async def test_a_client_sets_and_removes_what_it_may(broker: Broker) -> None:
         await broker.ask("attr.set", {"name": "mine", "value": "1"})
 
 
+async def test_the_level_of_the_log_is_one_of_syslog_or_none(broker: Broker) -> None:
+    for value in ("-1", "7"):
+        await broker.ask("attr.set", {"name": "log-stderr-level", "value": value})
+    for value in ("8", "-2", "x", ""):
+        with pytest.raises(FluxError, match=f"expected -1 to 7, got {value}") as refused:
+            await broker.ask("attr.set", {"name": "log-stderr-level", "value": value})
+        assert refused.value.errnum == Errno.EINVAL
+    assert (await broker.ask("attr.get", {"name": "log-stderr-level"}))["value"] == "7"
+
+
 async def test_a_guest_reads_attributes_and_sets_none(broker: Broker) -> None:
     guest = broker.guest()
     assert (await guest.call("attr.get", {"name": "size"}))["value"] == "4"

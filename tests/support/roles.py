@@ -214,6 +214,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.LOG_CANCEL: plain({"matchtag": 5}),
     topics.LOG_APPEND: plain("<40>1 2026-11-22T00:52:54Z 0 logger 1 - - hello"),
     topics.LOG_CLEAR: plain({}),
+    topics.stats_of(topics.LOG): plain(),
     topics.MODULE_LIST: plain(),
     topics.MODULE_LOAD: plain({"name": "sched"}),
     topics.MODULE_RELOAD: plain({"name": "job-list"}),

@@ -15,7 +15,7 @@ from tests.real.examiner.tap import Outcome, read
 Setting = Literal["core", "none", "ours"]
 
 HERE: Final = Path(__file__).parent
-FILE_S_MAX: Final = 420.0
+FILE_S_MAX: Final = 900.0
 END_S_MAX: Final = 20.0
 """So long an instance may take to end, once a script has taken too long."""
 
