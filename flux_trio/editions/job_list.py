@@ -257,11 +257,38 @@ class WatchedLine(msgspec.Struct, frozen=True):
     event: str
 
 
-class Stats(msgspec.Struct, frozen=True):
-    """What job-list.stats-get counts beside requests: jobs, and open eventlog watches."""
+class JobCounts(msgspec.Struct, frozen=True):
+    """The jobs that job-list knows, by the lists in which they are."""
 
-    jobs: int
+    pending: int
+    running: int
+    inactive: int
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """The list-id requests that wait: for a job to become known (none do), or for its state."""
+
+    waits: int
+    lookups: int = 0
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What job-list.stats-get counts beside requests; `watches` are open eventlog watches."""
+
+    jobs: JobCounts
     watches: int
+    idsync: Waits
+    stats_watchers: int
+
+
+class InfoStats(msgspec.Struct, frozen=True):
+    """What job-info.stats-get counts: open lookups and streams. `update_lookups` is from before."""
+
+    lookups: int
+    watchers: int
+    guest_watchers: int  # those of watchers that follow a log of guest.
+    update_watchers: int
+    update_lookups: int = 0
 
 
 LIST: Final = codec(List)
@@ -269,5 +296,6 @@ LIST_ID: Final = codec(ListId)
 JOB_STATS: Final = codec(JobStats)
 LOOKUP: Final = codec(Lookup)
 WATCH: Final = codec(Watch)
+INFO_STATS: Final = codec(InfoStats)
 UPDATE_WATCH: Final = codec(UpdateWatch)
 WATCHED_LINE: Final = codec(WatchedLine)

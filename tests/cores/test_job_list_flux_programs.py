@@ -361,3 +361,20 @@ def test_attributes_are_listed(listed: ListedJobs) -> None:
     ((errnum, found),) = listed.ask("job-list.list-attrs")
     assert errnum == 0
     assert {"t_priority", "state", "annotations"} <= set(found["attrs"])
+
+
+def test_jobs_and_what_is_open_are_counted(listed: ListedJobs) -> None:
+    listed.ask(WATCH, {"id": 1, "path": "eventlog", "flags": 0}, streaming=True)
+    listed.ask("job-info.update-watch", {"id": 2, "key": "jobspec", "flags": 0}, streaming=True)
+    listed.ask("job-list.job-stats", streaming=True)
+    ((_, stats),) = listed.ask("job-list.stats-get")
+    assert stats["jobs"] == {"pending": 1, "running": 1, "inactive": 1}
+    assert (stats["watches"], stats["stats_watchers"], stats["idsync"]["waits"]) == (1, 1, 0)
+    ((_, opened),) = listed.ask("job-info.stats-get")
+    assert opened == {
+        "lookups": 0,
+        "watchers": 1,
+        "guest_watchers": 0,
+        "update_lookups": 0,
+        "update_watchers": 1,
+    }

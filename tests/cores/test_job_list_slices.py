@@ -112,7 +112,7 @@ def test_purge_finds_all_events_taken() -> None:
     purged = journal.PURGED.write(journal.Purged([last], [ended_at(inactive()[-1].timestamp)]))
     listed.turn(Event(topics.JOB_PURGE_EVENT, purged, rolemask=ROLE_OWNER))
     ((_, stats),) = listed.ask(topics.stats_of(topics.JOB_LIST))
-    assert stats["jobs"] == len(IDS)
+    assert sum(stats["jobs"].values()) == len(IDS)
 
 
 def test_event_of_the_rest_that_cannot_follow_ends_the_journal(listed: ListedJobs) -> None:
@@ -126,7 +126,7 @@ def test_event_of_the_rest_that_cannot_follow_ends_the_journal(listed: ListedJob
     assert "expected event" in logged.text
     assert [timer.key for timer in listed.timers] == [topics.JOB_JOURNAL]
     ((_, stats),) = listed.ask(topics.stats_of(topics.JOB_LIST))
-    assert stats["jobs"] == SLICE_EVENTS // EACH + 1, "the rest is dropped"
+    assert sum(stats["jobs"].values()) == SLICE_EVENTS // EACH + 1, "the rest is dropped"
 
 
 def test_state_does_not_tell_in_how_many_slices_events_were_taken(behind: ListedJobs) -> None:

@@ -169,6 +169,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.LIST_ID: of_job(),
     topics.LIST_STATS: plain({}),
     topics.stats_of(topics.JOB_LIST): plain(),
+    topics.stats_of(topics.JOB_INFO): plain(),
     topics.config_reload_of(topics.JOB_LIST): plain({"config": {}}),
     topics.INFO_LOOKUP: {
         "eventlog": Asked(lambda running, *_: {"id": running, "keys": ["eventlog"]}),

@@ -70,6 +70,21 @@ class Changes(Part):
         self._stats = Streams()
         self._of_user = Allowance(UPDATES_OF_USER_MAX, "update watches")
 
+    @property
+    def waiting_count(self) -> int:
+        """The number of list-id requests that wait for a state of their job."""
+        return sum(map(len, self._waiting.values()))
+
+    @property
+    def stats_count(self) -> int:
+        """The number of those who follow job-stats."""
+        return len(self._stats)
+
+    @property
+    def updates_count(self) -> int:
+        """The number of those who follow updates of R or jobspec."""
+        return len(self._updates)
+
     # --- update-watch
 
     def watch(self, request: Request, wanted: job_list.UpdateWatch, record: Record) -> None:

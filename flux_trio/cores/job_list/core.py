@@ -90,7 +90,10 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._info = Info(self._exchange, self._records, self._watches, self._changes)
         self._backlog = Backlog()  # until all active jobs have been read
         self._methods = Methods(
-            for_owner={topics.config_reload_of(topics.JOB_LIST): self._configure},
+            for_owner={
+                topics.config_reload_of(topics.JOB_LIST): self._configure,
+                topics.stats_of(topics.JOB_INFO): self._info_stats,
+            },
             for_all={
                 topics.LIST_LIST: self._listings.list_jobs,
                 topics.credit_of(topics.LIST_LIST): self._listings.grant,
@@ -305,8 +308,24 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._exchange.send(respond(request, job_list.attributes()))
 
     def _stats(self) -> job_list.Stats:
-        jobs = len(self._records.jobs) + len(self._finished)
-        return job_list.Stats(jobs, self._watches.count)
+        counts = self._records.counts
+        pending, running = (
+            sum(count for state, count in counts.items() if state & states)
+            for states in (PENDING, RUNNING)
+        )
+        jobs = job_list.JobCounts(pending, running, len(self._finished))
+        waits = job_list.Waits(self._changes.waiting_count)
+        return job_list.Stats(jobs, self._watches.count(), waits, self._changes.stats_count)
+
+    def _info_stats(self, request: Request) -> None:
+        """job-info.stats-get: what is open."""
+        counted = job_list.InfoStats(
+            self._info.lookups_count,
+            self._watches.count(),
+            self._watches.count("guest."),
+            self._changes.updates_count,
+        )
+        self._exchange.send(respond(request, job_list.INFO_STATS.write(counted)))
 
     def _disconnect_list(self, request: Request) -> None:
         self._asked.forget(request.sender)

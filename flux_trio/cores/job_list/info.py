@@ -143,6 +143,11 @@ class Info(Part):
         except FormatError as error:
             raise FluxError(Errno.EINVAL, f"{key}: cannot apply its updates: {error}") from None
 
+    @property
+    def lookups_count(self) -> int:
+        """The number of lookups under way."""
+        return len(self._lookups)
+
     # --- eventlog-watch
 
     def watch(self, request: Request) -> None:

@@ -214,10 +214,9 @@ class Watches(Part):
                 if not watch.attached:
                     self._read(watch)
 
-    @property
-    def count(self) -> int:
-        """The number of open streams."""
-        return len(self._watches)
+    def count(self, beginning: str = "") -> int:
+        """Return the number of open streams whose path has this beginning."""
+        return sum(watch.path.startswith(beginning) for watch in self._watches.all_open())
 
     # What the kvs tells
 

@@ -39,12 +39,15 @@ def options(words: list[str]) -> argparse.Namespace:
 
 
 def separated(words: list[str]) -> list[str]:
-    """Return the words with the attributes of `-o -Sname=value` as options of their own."""
-    return [
-        word
-        for place, word in enumerate(words)
-        if not (word == "-o" and words[place + 1 : place + 2][:1] and words[place + 1][:2] == "-S")
-    ]
+    """Return the words with attributes in `-o -Sname=value` and `-o,-Sname=value` by themselves."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        following = words[place + 1] if place + 1 < len(words) else ""
+        if word.startswith("-o,"):
+            found += word.split(",")[1:]
+        elif word != "-o" or not following.startswith("-S"):
+            found.append(word)
+    return found
 
 
 def settings(config_path: Path | None) -> dict[str, Any]:
