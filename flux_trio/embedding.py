@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,7 +21,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 import trio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from flux_trio.broker import ModuleCrashed, ModuleNotStarted
 from flux_trio.client import SOCKET_FILE, BlockingClient, Client, connect, open_client
@@ -37,6 +36,7 @@ from flux_trio.instance import open_instance as run_instance
 from flux_trio.jobtap import PluginSource, plugin_sources, search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.process.groups import error_of_block, leaves, sole_error
+from flux_trio.process.loop_thread import LoopThread
 from flux_trio.process.private import DIRECTORY_MODE, make_directory
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import find_inventory
@@ -151,12 +151,11 @@ class StartedInstance:
     It ends at the end of a `with` block, at `stop`, or with the program.
     """
 
-    def __init__(self, portal: BlockingPortal, embedded: Embedded, opened: ExitStack) -> None:
-        self.statedir = embedded.statedir
-        self.uri = embedded.uri
-        self._portal = portal
-        self._embedded = embedded
-        self._opened = opened
+    def __init__(self, loop: LoopThread[Embedded]) -> None:
+        self._embedded = loop.start()
+        self._loop = loop
+        self.statedir = self._embedded.statedir
+        self.uri = self._embedded.uri
         atexit.register(self.stop)
 
     def __enter__(self) -> Self:
@@ -175,31 +174,31 @@ class StartedInstance:
         Raises InstanceFailed if it has ended by itself.
         """
         atexit.unregister(self.stop)
-        self._opened.close()
+        self._loop.stop()
 
     def crash(self, module: str) -> None:
         """Let a module end without a farewell, as `Embedded.crash`."""
-        self._portal.call(self._embedded.crash, module)
+        self._loop.portal.call(self._embedded.crash, module)
 
     def unload(self, module: str) -> None:
         """End a module in order."""
-        self._portal.call(self._embedded.unload, module)
+        self._loop.portal.call(self._embedded.unload, module)
 
     def load(self, module: str) -> None:
         """Start a module that has crashed or was unloaded."""
-        self._portal.call(self._embedded.load, module)
+        self._loop.portal.call(self._embedded.load, module)
 
     def reload(self, module: str) -> None:
         """End a module in order, and start it again."""
-        self._portal.call(self._embedded.reload, module)
+        self._loop.portal.call(self._embedded.reload, module)
 
     def take_down(self, targets: str, reason: str = "") -> None:
         """Take nodes, an idset or a hostlist, for lost: their jobs end with an exception."""
-        self._portal.call(self._embedded.take_down, targets, reason)
+        self._loop.portal.call(self._embedded.take_down, targets, reason)
 
     def bring_up(self, targets: str) -> None:
         """Take nodes for working again."""
-        self._portal.call(self._embedded.bring_up, targets)
+        self._loop.portal.call(self._embedded.bring_up, targets)
 
 
 def start_instance(**wanted: Any) -> StartedInstance:
@@ -209,10 +208,9 @@ def start_instance(**wanted: Any) -> StartedInstance:
     starts an instance and another one stops it. `wanted` is what `open_instance` takes; so are the
     errors.
     """
-    with ExitStack() as opened:
-        portal = opened.enter_context(start_blocking_portal(backend="trio"))
-        block = portal.wrap_async_context_manager(open_instance(**wanted))
-        return StartedInstance(portal, opened.enter_context(block), opened.pop_all())
+    return StartedInstance(
+        LoopThread("flux-trio instance", lambda: open_instance(**wanted), trio.run)
+    )
 
 
 def _config(
@@ -316,42 +314,24 @@ async def _running(
 @asynccontextmanager
 async def _beside(config: Config, given: Surroundings, *, lasting: bool) -> AsyncIterator[None]:
     """Run the instance in a thread of its own, while the block runs in this event loop."""
-    started: Future[Callable[[], None]] = Future()
-
-    async def main() -> None:
-        end = trio.Event()
-        token = trio.lowlevel.current_trio_token()
-        async with _running(config, given, lasting=lasting):
-            started.set_result(lambda: trio.from_thread.run_sync(end.set, trio_token=token))
-            await end.wait()
-
-    def run() -> None:
-        try:
-            trio.run(main)
-        finally:
-            if started.cancel():  # it has not started; `ended` has the reason
-                started.set_running_or_notify_cancel()
-
-    pool = ThreadPoolExecutor(1, thread_name_prefix="flux-trio")
-    ended = pool.submit(run)
-    pool.shutdown(wait=False)
+    loop = LoopThread(
+        "flux-trio instance", lambda: _running(config, given, lasting=lasting), trio.run
+    )
+    loop.begin()
     try:
-        await anyio.to_thread.run_sync(wait, [started], abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(wait, [loop.opened], abandon_on_cancel=True)
         with error_of_block():
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_watch, ended)
-                if not started.cancelled():
+                tasks.start_soon(_watch, loop.ended)
+                if loop.opened.exception() is None:
                     yield
                     tasks.cancel_scope.cancel()
     finally:
+        loop.let_end()
         with anyio.move_on_after(END_S_MAX, shield=True):
-            await anyio.to_thread.run_sync(wait, [started], abandon_on_cancel=True)
-            if not started.cancelled():
-                with suppress(trio.RunFinishedError):  # it ends by itself: `ended` has the reason
-                    await anyio.to_thread.run_sync(started.result(), abandon_on_cancel=True)
-            await anyio.to_thread.run_sync(wait, [ended], abandon_on_cancel=True)
-        if ended.done():
-            ended.result()  # why it has ended is the cause of what the block has met
+            await anyio.to_thread.run_sync(wait, [loop.ended], abandon_on_cancel=True)
+        if loop.ended.done():
+            loop.ended.result()  # why it has ended is the cause of what the block has met
 
 
 async def _watch(ended: Future[None]) -> None:

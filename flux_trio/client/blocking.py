@@ -11,13 +11,10 @@ An event loop of its own runs in another thread, and owns the connection.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, Self, TypeVar, TypeVarTuple
-
-from anyio.from_thread import start_blocking_portal
 
 from flux_trio.client.client import Client, open_client
 from flux_trio.client.errors import ConnectionLost, check_process
@@ -25,6 +22,7 @@ from flux_trio.client.find import find_instance
 from flux_trio.client.jobs import Job, Piece, Result
 from flux_trio.formats import Event, Jobspec
 from flux_trio.messages import Payload
+from flux_trio.process.loop_thread import LoopThread, run_asyncio
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -47,13 +45,9 @@ class BlockingClient:
 
     def __init__(self, uri: str, token: str) -> None:
         self._pid = os.getpid()
-        with ExitStack() as opened:
-            self._portal = opened.enter_context(start_blocking_portal(backend="asyncio"))
-            self._client: Client = opened.enter_context(
-                self._portal.wrap_async_context_manager(open_client(uri, token))
-            )
-            thread = self._portal.call(threading.get_ident)
-            self._end = weakref.finalize(self, _close, opened.pop_all(), thread, self._pid)
+        self._loop = LoopThread("flux-trio client", lambda: open_client(uri, token), run_asyncio)
+        self._client: Client = self._loop.start()
+        self._end = weakref.finalize(self, _close, self._loop, self._pid)
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +85,7 @@ class BlockingClient:
         check_process(self._pid)
         if not self._end.alive:
             raise ConnectionLost("this client is closed")
-        future = self._portal.start_task_soon(function, *arguments)
+        future = self._loop.portal.start_task_soon(function, *arguments)
         try:
             return future.result()
         finally:
@@ -159,14 +153,7 @@ class BlockingJob:
                 raise
 
 
-def _close(opened: ExitStack, thread: int, pid: int) -> None:
-    """End a connection whose event loop runs in `thread`; that may be where it is collected.
-
-    In a fork of the process `pid` there is no such thread.
-    """
-    if os.getpid() != pid:
-        return
-    if threading.get_ident() == thread:
-        threading.Thread(target=opened.close).start()
-    else:
-        opened.close()
+def _close(loop: LoopThread[Client], pid: int) -> None:
+    """End a connection, perhaps in its own thread; a fork of the process `pid` has none."""
+    if os.getpid() == pid:
+        loop.stop()

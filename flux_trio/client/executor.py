@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from flux_trio.client.client import Client, open_client
 from flux_trio.client.errors import ClientError, check_process
@@ -31,6 +30,7 @@ from flux_trio.client.jobs import Job, JobFailed, Result, command_jobspec
 from flux_trio.formats import Event, FormatError, Jobspec
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.messages import FluxError
+from flux_trio.process.loop_thread import LoopThread, run_asyncio
 
 JOBS_MAX: Final = 1000
 """Jobs of one executor that the instance has at a time: each needs an open request."""
@@ -143,12 +143,10 @@ class FluxTrioExecutor(Executor):
         self._lock = threading.Lock()
         with ExitStack() as opened:
             self._files = Path(opened.enter_context(TemporaryDirectory(prefix="flux-trio-")))
-            self._portal: BlockingPortal = opened.enter_context(
-                start_blocking_portal(backend="asyncio")
-            )
-            self._client: Client = opened.enter_context(
-                self._portal.wrap_async_context_manager(open_client(*address))
-            )
+            loop = LoopThread("flux-trio executor", lambda: open_client(*address), run_asyncio)
+            self._client: Client = loop.start()
+            opened.callback(loop.stop)
+            self._portal = loop.portal
             self._room = self._portal.call(partial(anyio.Semaphore, jobs_max))
             # A callback, which runs in the event loop, may submit: that must not wait for the loop.
             self._starter = opened.enter_context(ThreadPoolExecutor(1))

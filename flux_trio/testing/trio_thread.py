@@ -5,10 +5,15 @@ A test without Trio settings of its own uses it, and so does an async test under
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,8 +21,10 @@ from typing import Any, Final, TypeVar
 import trio
 import trio.testing
 
+from flux_trio.broker import ModuleNotStarted
 from flux_trio.formats import FormatError
 from flux_trio.instance import error_of_start
+from flux_trio.process.loop_thread import LoopThread, Main
 from flux_trio.sim import seeded_tasks
 
 T = TypeVar("T")
@@ -82,20 +89,13 @@ class TrioThread:
         open_block: Callable[[], AbstractAsyncContextManager[Any]],
         seed: int | None = None,
     ) -> None:
+        self._name = name
         self._open = open_block
         self._clock = trio.testing.MockClock()
         self._order = nullcontext() if seed is None else seeded_tasks(seed)
-        self._up: Future[trio.lowlevel.TrioToken] = Future()
-        self._down: Future[None] = Future()
-        self._end: trio.Event
         self._rest = Rest()
+        self._loop: LoopThread[trio.lowlevel.TrioToken] | None = None
         self._is_end_told = False
-        self._context: Context
-        # An interrupt may come between any two steps here; a daemon never keeps the program alive.
-        self._thread = threading.Thread(
-            target=lambda: self._context.run(self._run), name=name, daemon=True
-        )
-        self._is_begun = False
 
     def start(self, context: Context) -> None:
         """Return when the block is open and nothing more happens by itself; raises its error.
@@ -103,44 +103,27 @@ class TrioThread:
         The thread has the variables of `context`. The block is closed again if an interrupt comes
         meanwhile. Raises RuntimeError the second time.
         """
-        if self._is_begun:
-            name = self._thread.name
+        if self._loop is not None:
             raise RuntimeError(
-                f"expected one `with` block of the {name}, got another: make a new one"
+                f"expected one `with` block of the {self._name}, got another: make a new one"
             )
-        self._is_begun, self._context = True, context
-        try:
-            self._thread.start()
-            self._up.result()
-        except BaseException:
-            self._close()
-            raise
+        self._loop = LoopThread(self._name, self._opened, self._run, context)
+        self._loop.start()
 
-    def expect_start(self) -> None:
-        """Raise RuntimeError if the block was not opened."""
-        if not self._is_begun:
-            name = self._thread.name
+    def expect_start(self) -> LoopThread[trio.lowlevel.TrioToken]:
+        """Return the thread; RuntimeError if the block was not opened."""
+        if self._loop is None:
             raise RuntimeError(
-                f"expected a call in the `with` block of the {name}, got one before it"
+                f"expected a call in the `with` block of the {self._name}, got one before it"
             )
+        return self._loop
 
     def stop(self) -> None:
         """Close the block; raises the error with which the run has ended, unless `do` did."""
-        self._close()
+        loop = self.expect_start()
+        loop.close()
         if not self._is_end_told:
-            self._down.result()
-
-    def _close(self) -> None:
-        if self._up.cancel():  # the thread has not begun, and now it opens nothing
-            return
-        self._up.add_done_callback(self._let_end)
-        self._thread.join()
-
-    def _let_end(self, up: Future[trio.lowlevel.TrioToken]) -> None:
-        """Let the block end, in any thread."""
-        if up.exception() is None:
-            with suppress(trio.RunFinishedError):
-                up.result().run_sync_soon(self._end.set)
+            loop.ended.result()
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any, awaited: str = "") -> Any:
         """Run an async function in the thread; return when all tasks are blocked.
@@ -150,20 +133,20 @@ class TrioThread:
         Raises the error with which the run has ended, if it has. Raises RuntimeError before `start`
         and after `stop`, and in the thread itself, where the caller would wait for itself.
         """
-        self.expect_start()
-        if threading.current_thread() is self._thread:
+        loop = self.expect_start()
+        if loop.is_here:
             raise RuntimeError(
-                f"expected a call from outside of the {self._thread.name}'s thread, got one from a "
+                f"expected a call from outside of the {self._name}'s thread, got one from a "
                 "function that runs in it: such a function awaits"
             )
-        token = self._up.result()
+        token = loop.opened.result()
         awaited = awaited or f"the end of {getattr(function, '__name__', function)}"
         call = partial(self._settled, function, args, awaited)
         with suppress(trio.Cancelled, trio.RunFinishedError):  # the run of the thread is over
             return beside_trio(lambda: trio.from_thread.run(call, trio_token=token))
         self._is_end_told = True
-        self._down.result()
-        raise RuntimeError(f"expected a call before the end of the {self._thread.name}")
+        loop.ended.result()
+        raise RuntimeError(f"expected a call before the end of the {self._name}")
 
     # --- time
 
@@ -200,26 +183,19 @@ class TrioThread:
         finally:
             await trio.testing.wait_all_tasks_blocked()
 
-    def _run(self) -> None:
-        if not self._up.set_running_or_notify_cancel():
-            return
+    def _run(self, main: Main) -> None:
         try:
             with self._order:
-                trio.run(self._main, clock=self._clock, instruments=[self._rest])
-        except BaseException as error:  # noqa: BLE001 - it is raised where the block is left
+                trio.run(main, clock=self._clock, instruments=[self._rest])
+        except (BaseExceptionGroup, ModuleNotStarted) as error:
             first = error_of_start(error)
-            self._down.set_exception(first)
-            if not self._up.done():
-                self._up.set_exception(first)
-        else:
-            self._down.set_result(None)
+            raise first from first.__cause__
 
-    async def _main(self) -> None:
-        self._end = trio.Event()
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[trio.lowlevel.TrioToken]:
         async with self._open():
             await trio.testing.wait_all_tasks_blocked()
-            self._up.set_result(trio.lowlevel.current_trio_token())
-            await self._end.wait()
+            yield trio.lowlevel.current_trio_token()
 
 
 async def _next_deadline() -> float:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support.instance import environment
+from tests.support.instance import DEADLINE_S, environment
 
 PROGRAM = """
 import signal, threading
@@ -35,7 +35,7 @@ def test_interrupt_while_the_instance_starts_leaves_no_thread(harness: str) -> N
     result = subprocess.run(
         [sys.executable, "-c", program],
         env=environment(),
-        timeout=10,
+        timeout=DEADLINE_S,
         capture_output=True,
         text=True,
         check=True,
