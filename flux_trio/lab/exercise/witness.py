@@ -20,10 +20,14 @@ from flux_trio.lab.exercise.stage import LONG_S, Stuck
 LOOK_S: Final = 0.05  # how often a task looks whether it may end
 _LINES: Final = 4096
 _CLOSED: Final = "9>&-"  # for what a command starts: the pipe tells of the command alone
+_LOOK: Final = f"sleep {LOOK_S:g} {_CLOSED}"
 
 
 class Witness:
-    """The witness of one job, in a directory that is removed with it. A context manager."""
+    """The witness of one job, in a directory that is removed with it. A context manager.
+
+    A task whose witness is gone ends: a program that ends no tasks leaves none behind.
+    """
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="flux-trio-witness-")
@@ -56,7 +60,7 @@ class Witness:
 
     def does_not_heed(self) -> tuple[str, ...]:
         """Return a command that SIGTERM does not end."""
-        return self._script(f"trap '' TERM; while :; do sleep {LOOK_S:g} {_CLOSED}; done")
+        return self._script(f"trap '' TERM; while {self._is_there}; do {_LOOK}; done")
 
     def ends_when_let(self, code: int = 0) -> tuple[str, ...]:
         """Return a command that runs until `let_end` is called, and ends with this exit code."""
@@ -64,9 +68,12 @@ class Witness:
 
     @property
     def _waits(self) -> str:
-        return (
-            f"until [ -e {shlex.quote(str(self._may_end))} ]; do sleep {LOOK_S:g} {_CLOSED}; done"
-        )
+        may_end = f"[ -e {shlex.quote(str(self._may_end))} ]"
+        return f"while {self._is_there} && ! {may_end}; do {_LOOK}; done"
+
+    @property
+    def _is_there(self) -> str:
+        return f"[ -p {shlex.quote(str(self._pipe))} ]"
 
     def one_ends_first(self, first: int, second: int, third: int) -> tuple[str, ...]:
         """Return a command of three tasks with these exit codes: one ends at once, the others when
@@ -75,9 +82,7 @@ class Witness:
         marks = [shlex.quote(f"{self._first}{at}") for at in range(2)]
         one = f"mkdir {marks[0]} 2>/dev/null && exit {first}"
         other = f"mkdir {marks[1]} 2>/dev/null && exit {second}"
-        return self._script(
-            f"{one}; {self._waits}; {other}; sleep {LOOK_S:g} {_CLOSED}; exit {third}"
-        )
+        return self._script(f"{one}; {self._waits}; {other}; {_LOOK}; exit {third}")
 
     def has_first_ended(self) -> bool:
         """Return whether the task that ends at once has come to its end."""
