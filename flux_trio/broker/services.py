@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 import trio
 
+from flux_trio.broker.acquirers import Acquirers
 from flux_trio.broker.administration import WriteLog
 from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
@@ -157,6 +158,10 @@ class BrokerServices:
     def _counts(self) -> dict[str, int]:
         """Number of received requests, by topic."""
         return {}
+
+    @cached_property
+    def _acquirers(self) -> Acquirers:
+        return Acquirers(self.router, self.supervisor, self.write_log)
 
     @cached_property
     def _backups(self) -> list[tuple[str, trio.CancelScope]]:
@@ -396,19 +401,24 @@ class BrokerServices:
             await self._start(self.supervisor.load_spec(spec))
         else:
             await self._start(self.supervisor.load(wanted.module, as_process=wanted.exec))
+            await self._acquirers.load_after(wanted.module)
         return None
 
     async def _reload(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
         name = self._named(wanted.module)
         self.supervisor.check_removable(name)
-        return _abandoned_answer(
-            await self._start(self.supervisor.reload(name, as_process=wanted.exec))
-        )
+        await self._acquirers.remove_before(name)
+        try:
+            abandoned = await self._start(self.supervisor.reload(name, as_process=wanted.exec))
+        finally:
+            await self._acquirers.load_after(name)
+        return _abandoned_answer(abandoned)
 
     async def _remove(self, request: Request) -> Payload:
         name = self._named(expect_payload(request, ModuleName).name)
         self.supervisor.check_removable(name)
+        await self._acquirers.remove_before(name)
         return _abandoned_answer(await self.supervisor.remove(name))
 
     def _named(self, name: str) -> str:

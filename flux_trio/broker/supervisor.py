@@ -166,6 +166,19 @@ class Supervisor:
         await self.load_spec(self.specs.get(name, spec), as_process=as_process)
         return abandoned
 
+    def again(self, name: str) -> Callable[[], Awaitable[None]]:
+        """Return what loads a module as it was loaded, with the specification that it has then.
+
+        Raises FluxError(ENOENT).
+        """
+        loaded = self._loaded_one(name)
+        as_process = loaded.spec.process is not None and loaded.handle.process is not None
+
+        async def load() -> None:
+            await self.load_spec(self.specs.get(name, loaded.spec), as_process=as_process)
+
+        return load
+
     async def kill(self, name: str) -> None:
         """Make a module crash, its process by SIGKILL; wait until it has ended.
 

@@ -313,3 +313,38 @@ async def test_wrong_request_is_refused_with_text_and_the_scheduler_goes_on(
             await s.call(topic, payload)
         await s.wait(await s.submit())
         assert s.log() == []
+
+
+@pytest.mark.parametrize("by", ["reload", "remove and load"])
+async def test_a_resource_service_that_an_operator_loads_again_takes_no_scheduler_with_it(
+    autojump_clock: MockClock, by: str
+) -> None:
+    """28.disconnect: the scheduler leaves before it, in order, and acquires anew after it."""
+    async with scene() as s:
+        running = await s.submit(run_s=HOUR)
+        if by == "reload":
+            await s.call("module.reload", {"name": NAME})
+        else:
+            await s.call("module.remove", {"name": NAME})
+            assert "sched" not in s.supervisor
+            await s.call("module.load", {"name": NAME})
+        await settle()
+        assert "sched" in s.supervisor
+        second = await s.submit(run_s=1)
+        await s.wait(second)
+        assert not [line for line in s.log() if "err:" in line or "crit:" in line]
+        await trio.sleep(2 * HOUR)
+        assert (await s.events(running))[-1] == "clean"
+        assert "exception" not in await s.events(running)
+        told = [r.data for r in s.records if r.kind == "module" and r.data["module"] == "sched"]
+        assert [each["what"] for each in told][-2:] == ["removed", "started"]
+
+
+async def test_a_scheduler_that_an_operator_has_removed_stays_away(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene() as s:
+        await s.call("module.remove", {"name": "sched"})
+        await s.call("module.reload", {"name": NAME})
+        await settle()
+        assert "sched" not in s.supervisor
