@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -50,10 +50,10 @@ from flux_trio.client import (
     URI_VARIABLE,
 )
 from flux_trio.clock import Clock, Steps, wait_s_max
-from flux_trio.config import Config, add_queue_properties
+from flux_trio.config import Config, add_queue_properties, with_arguments
 from flux_trio.cores.exec.tasks import TOP
 from flux_trio.cores.job_manager.calls import User
-from flux_trio.formats import Hostlist, Idset, ResourceSet, check_utf8
+from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, reason_of_end, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import (
@@ -255,7 +255,9 @@ class Instance:
         self._specify_modules()
 
     def _specify_modules(self) -> None:
-        specs = _module_specs(self._config, self._given, self.processes, self._make_plugins)
+        specs = _module_specs(
+            self._config, self._given, self.processes, self._make_plugins, self.write_log
+        )
         for spec in specs:
             self.supervisor.specs[spec.name] = spec
 
@@ -552,14 +554,43 @@ def _module_specs(
     given: Surroundings,
     processes: Processes,
     make_plugins: Callable[[], list[Plugin]],
+    write_log: Callable[[int, str, str], None],
 ) -> list[ModuleSpec]:
+    def main_with(name: str, arguments: Sequence[str]) -> ModuleMain:
+        try:
+            changed, remarks = with_arguments(config, name, arguments)
+        except FormatError as error:
+            raise FluxError(Errno.EINVAL, str(error)) from None
+        for remark in remarks:
+            write_log(Level.NOTICE, name, remark)
+        return _mains(changed, given, make_plugins)[name]
+
+    return [
+        ModuleSpec(
+            name,
+            main,
+            essential=name == "kvs",
+            process=functools.partial(processes.run, module_command(name))
+            if name in PROCESS_MODULES
+            else None,
+            with_arguments=functools.partial(main_with, name),
+        )
+        for name, main in _mains(config, given, make_plugins).items()
+    ]
+
+
+def _mains(
+    config: Config, given: Surroundings, make_plugins: Callable[[], list[Plugin]]
+) -> dict[str, ModuleMain]:
+    """Return the main function of each module, with this configuration."""
+    is_unchecked = config.exec.simulate or config.resource.noverify
     mains: dict[str, ModuleMain] = {
         "kvs": functools.partial(kvs.run, store_factory=given.store),
         "resource": functools.partial(
             resource.run,
             inventory=add_queue_properties(config, given.inventory),
             exclude=given.exclude,
-            missing={} if config.exec.simulate else given.missing,
+            missing={} if is_unchecked else given.missing,
             check=None if config.exec.simulate else config.resource.check,
             edition=config.edition_value,
         ),
@@ -573,16 +604,8 @@ def _module_specs(
         "job-ingest": functools.partial(ingest.run, config=config),
         "job-list": functools.partial(job_list.run, config=config),
     }
-    local = [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]
-    local_or_process = [
-        ModuleSpec(
-            name,
-            main_of(name, config, given.statedir, _path(given)),
-            process=functools.partial(processes.run, module_command(name)),
-        )
-        for name in PROCESS_MODULES
-    ]
-    return local + local_or_process
+    ours = {name: main_of(name, config, given.statedir, _path(given)) for name in PROCESS_MODULES}
+    return mains | ours
 
 
 def _path(given: Surroundings) -> str:

@@ -83,8 +83,8 @@ class ModuleName(msgspec.Struct):
 class ModuleStart(msgspec.Struct):
     """module.load and reload: `exec` asks for a process of its own.
 
-    Flux's own programs send `path`: a name of flux-core's, or with a slash a file, which has `args`
-    and may have another `name` and `loader`.
+    Flux's own programs send `path`: a name of flux-core's, or with a slash a file, which may have
+    another `name` and `loader`. `args` are those of the module (`config.module_arguments`).
     """
 
     name: str = ""
@@ -104,8 +104,8 @@ class ModuleStart(msgspec.Struct):
         named = self.path or self.name
         if not named:
             raise FluxError(Errno.EPROTO, f"{topics.MODULE}: payload: expected name or path")
-        if self.args or self.loader:
-            text = f"{named}: expected a module's file, or its name without arguments and loader"
+        if self.loader:
+            text = f"{named}: expected a module's file, or its name without loader"
             raise FluxError(Errno.EINVAL, text)
         return OURS.get(named, named)
 
@@ -400,7 +400,9 @@ class BrokerServices:
             spec = self.module_files.spec(wanted.path, wanted.name, wanted.args, wanted.loader)
             await self._start(self.supervisor.load_spec(spec))
         else:
-            await self._start(self.supervisor.load(wanted.module, as_process=wanted.exec))
+            await self._start(
+                self.supervisor.load(wanted.module, wanted.args, as_process=wanted.exec)
+            )
             await self._acquirers.load_after(wanted.module)
         return None
 
@@ -410,7 +412,9 @@ class BrokerServices:
         self.supervisor.check_removable(name)
         await self._acquirers.remove_before(name)
         try:
-            abandoned = await self._start(self.supervisor.reload(name, as_process=wanted.exec))
+            abandoned = await self._start(
+                self.supervisor.reload(name, wanted.args, as_process=wanted.exec)
+            )
         finally:
             await self._acquirers.load_after(name)
         return _abandoned_answer(abandoned)

@@ -10,7 +10,7 @@ broadly.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -32,7 +32,8 @@ class ModuleSpec(msgspec.Struct, frozen=True):
 
     A crash of an `essential` module ends the instance. `process` is the main function that runs the
     module in its own process, or None if that is not possible. `path` is the file of a module that
-    is none of this project.
+    is none of this project. `with_arguments` returns the main function for the arguments of a
+    module, or raises FluxError; None: it has none.
     """
 
     name: str
@@ -40,6 +41,17 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     essential: bool = False
     process: ModuleMain | None = None
     path: str = ""
+    with_arguments: Callable[[Sequence[str]], ModuleMain] | None = None
+
+
+def _with(spec: ModuleSpec, arguments: Sequence[str]) -> ModuleSpec:
+    """Return how to run a module with `arguments`, in this process. Raises FluxError."""
+    if not arguments:
+        return spec
+    if spec.with_arguments is None:
+        text = f"{spec.name}: expected no arguments, got {' '.join(arguments)}"
+        raise FluxError(Errno.EINVAL, text)
+    return msgspec.structs.replace(spec, main=spec.with_arguments(arguments), process=None)
 
 
 class ModuleStatus(StrEnum):
@@ -115,17 +127,19 @@ class Supervisor:
         self._loaded: dict[str, _Loaded] = {}
         self._nbefore: Counter[str] = Counter()  # by name: how often it was loaded
 
-    async def load(self, name: str, *, as_process: bool = False) -> None:
+    async def load(
+        self, name: str, arguments: Sequence[str] = (), *, as_process: bool = False
+    ) -> None:
         """Start a module and wait until it serves.
 
         Raises FluxError: ENOENT for an unknown name, EEXIST if it is already loaded, EINVAL if it
-        cannot run `as_process`. Raises ModuleNotStarted, with the module's own error as its cause,
-        if it does not start.
+        cannot run `as_process` or has no such arguments. Raises ModuleNotStarted, with the
+        module's own error as its cause, if it does not start.
         """
         spec = self.specs.get(name)
         if spec is None:
             raise self._unknown(name)
-        await self.load_spec(spec, as_process=as_process)
+        await self.load_spec(_with(spec, arguments), as_process=as_process)
 
     async def load_spec(self, spec: ModuleSpec, *, as_process: bool = False) -> None:
         """Start a module that need not be among `specs`; see `load`."""
@@ -159,11 +173,14 @@ class Supervisor:
         await loaded.gone.wait()
         return loaded.handle.abandoned
 
-    async def reload(self, name: str, *, as_process: bool = False) -> list[str]:
+    async def reload(
+        self, name: str, arguments: Sequence[str] = (), *, as_process: bool = False
+    ) -> list[str]:
         """Stop a module and start it again; see `remove` and `load`."""
         spec = self._loaded_one(name).spec
+        again = _with(self.specs.get(name, spec), arguments)
         abandoned = await self.remove(name)
-        await self.load_spec(self.specs.get(name, spec), as_process=as_process)
+        await self.load_spec(again, as_process=as_process)
         return abandoned
 
     def again(self, name: str) -> Callable[[], Awaitable[None]]:

@@ -15,6 +15,7 @@ from flux_trio.config.assignment import (
     assign,
     required_by,
 )
+from flux_trio.config.module_arguments import with_arguments
 from flux_trio.config.parsing import Config, check_edition, parse_config, read_config
 from flux_trio.config.policy import Access, JobSize, Limits, Policy, PolicyTable, QueueTable
 from flux_trio.config.tables import (
@@ -78,4 +79,5 @@ __all__ = [
     "parse_config",
     "read_config",
     "required_by",
+    "with_arguments",
 ]

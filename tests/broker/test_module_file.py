@@ -118,7 +118,7 @@ async def test_what_a_module_says_when_it_does_not_start_is_the_error(
         ({"path": "/etc/passwd", "args": []}, Errno.EINVAL, "or its loader in --loader="),
         ({"path": "/no/such.py", "args": []}, Errno.ENOENT, "there is no such file"),
         ({"path": str(GREETER), "args": [], "name": "a.b"}, Errno.EINVAL, "without a dot"),
-        ({"path": "echo", "args": ["x"]}, Errno.EINVAL, "name without arguments"),
+        ({"path": "echo", "args": ["x"]}, Errno.EINVAL, "echo: expected no arguments, got x"),
     ],
 )
 async def test_a_load_of_what_is_no_module_says_what_was_expected(

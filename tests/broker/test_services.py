@@ -374,5 +374,5 @@ async def test_flux_lists_and_loads_modules_by_its_own_names(nursery: trio.Nurse
         await owner.call("module.load", {})
     with pytest.raises(FluxError, match="need the native door"):
         await owner.call("module.load", {"path": "/a/b.py", "args": []})
-    with pytest.raises(FluxError, match="or its name without arguments and loader"):
-        await owner.call("module.load", {"path": "sched", "args": ["x"]})
+    with pytest.raises(FluxError, match="or its name without loader"):
+        await owner.call("module.load", {"path": "sched", "loader": "x"})

@@ -212,12 +212,14 @@ class WorldSupervisor(Supervisor):
             self._world, name, self._router, self._clock, self._log, self._userid, nbefore
         )
 
-    async def load(self, name: str, *, as_process: bool = False) -> None:
+    async def load(
+        self, name: str, arguments: Sequence[str] = (), *, as_process: bool = False
+    ) -> None:
         spec = self.specs.get(name)
         if name == "resource" and spec is not None:  # simulated nodes are there in an instance
             main = functools.partial(spec.main, missing=self._world.missing)
             self.specs[name] = msgspec.structs.replace(spec, main=main)
-        await super().load(name, as_process=as_process)
+        await super().load(name, arguments, as_process=as_process)
 
     async def load_again(self, name: str) -> None:
         """Load a module; wait before for the end of one that is ending. Do nothing if it runs."""
