@@ -37,6 +37,7 @@ CLASSIC: Final = Edition(
     start_answer=rfc32.CLASSIC_ANSWERS,
     tells_reattached=False,
     hello_needs_no_start_outstanding=True,
+    exceptions_have_wait_status=False,
     first_flag=1,
     queues_have_hosts=False,
     ingest_fills_in=False,

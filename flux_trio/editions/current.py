@@ -4,10 +4,8 @@ Where flux-core differs from the text, an answer here is flux-core's: R in a SUC
 and a hello says `partial-ok` in any case. One answer is the text's: an execution service may say
 hello while starts are outstanding, which flux-core refuses; to accept it harms nobody.
 
-The scheduler serves a job manager of this edition whole, with frees of parts of what a job holds.
-No instance starts with it: the job manager frees all at once, and the behaviour that the edition
-asks for beyond its payloads is not there, such as RFC 33's virtual queues. Nor are flux-core's
-numbers of submit flags (RFC 21), which differ from those of `protocols.JobFlag`.
+What the text leaves to an implementation and flux-core never sends, changed properties of targets,
+the scheduler takes and the resource service does not send either.
 """
 
 from __future__ import annotations
@@ -47,6 +45,7 @@ CURRENT: Final = Edition(
     start_answer=rfc32.CURRENT_ANSWERS,
     tells_reattached=True,
     hello_needs_no_start_outstanding=False,
+    exceptions_have_wait_status=True,
     first_flag=2,
     queues_have_hosts=True,
     ingest_fills_in=True,

@@ -53,6 +53,7 @@ class Edition(msgspec.Struct, frozen=True):
     hello_needs_no_start_outstanding: bool  # Hello: refused while a start is outstanding
 
     # RFC 21
+    exceptions_have_wait_status: bool  # Exception Event: then it is the status of finish, too
     first_flag: int  # Submit Event: the number of debug; waitable and novalidate follow
 
     # RFC 33

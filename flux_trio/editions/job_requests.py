@@ -12,6 +12,7 @@ import msgspec
 from flux_trio.editions.codec import codec
 from flux_trio.editions.common import Histogram
 from flux_trio.editions.housekeeping import Housekeeping
+from flux_trio.editions.rfc21 import WaitStatus
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages.types import USERID_UNKNOWN
 
@@ -20,12 +21,13 @@ SIGNUM_MAX: Final = 64  # the last signal of Linux, a real-time one
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """The job-manager.raise request."""
+    """The job-manager.raise request; `wait_status` counts where exceptions have it."""
 
     id: JobId
     type: str
     severity: int
     note: str = ""
+    wait_status: WaitStatus | None = None
 
 
 class RaiseAll(msgspec.Struct, frozen=True):
@@ -223,11 +225,12 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class JobException(msgspec.Struct, frozen=True):
-    """The event job-exception."""
+    """The event job-exception; None if the exception has no `wait_status`."""
 
     id: JobId
     type: str
     severity: int
+    wait_status: WaitStatus | None = None
 
 
 RAISE: Final = codec(Raise)

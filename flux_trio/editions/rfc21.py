@@ -51,6 +51,9 @@ URGENCY_EXPEDITE: Final = 31
 URGENCY_MAX: Final = 31
 PRIORITY_MIN: Final = 0
 PRIORITY_MAX: Final = 4294967295
+EXEC: Final = "exec"
+"""The type of an exception that the end of a task has caused."""
+
 SEVERITY_FATAL: Final = 0
 SEVERITY_MAX: Final = 7
 EVENTLOG_VERSION: Final = 1
@@ -58,6 +61,7 @@ EVENTLOG_VERSION: Final = 1
 Urgency = Annotated[int, msgspec.Meta(ge=URGENCY_MIN, le=URGENCY_MAX)]
 Priority = Annotated[int, msgspec.Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)]
 Severity = Annotated[int, msgspec.Meta(ge=SEVERITY_FATAL, le=SEVERITY_MAX)]
+WaitStatus = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]  # of wait(2)
 
 
 class Submit(msgspec.Struct):
@@ -132,9 +136,13 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 class Exceptional(Raised, frozen=True):
-    """The context of an exception event; `userid` is who raised it."""
+    """The context of an exception event; `userid` is who raised it.
+
+    `wait_status` is the wait(2) status of the task whose end caused it.
+    """
 
     userid: int | msgspec.UnsetType = msgspec.UNSET
+    wait_status: WaitStatus | msgspec.UnsetType = msgspec.UNSET
 
 
 class Empty(msgspec.Struct, forbid_unknown_fields=True):
@@ -181,6 +189,21 @@ def is_fatal(name: str, context: Mapping[str, Any] | None) -> bool:
 def read_exception(context: Mapping[str, Any]) -> Raised:
     """Return what the context of an exception event says. Raises KeyError."""
     return Raised(context["type"], context["severity"], context.get("note", ""))
+
+
+def wait_status_in(context: Mapping[str, Any]) -> int | None:
+    """Return the wait_status in the context of an exception event, None if it has none."""
+    found = context.get("wait_status")
+    return found if isinstance(found, int) else None
+
+
+def shell_status(wait_status: int) -> int:
+    """Return the wait(2) status of a shell that says by its exit how a task has ended.
+
+    RFC 32 has 128 + signal, or the exit code; as flux-core has it, that is an exit code here.
+    """
+    signum = wait_status & 0x7F
+    return (128 + signum if signum else wait_status >> 8 & 0xFF) << 8
 
 
 def is_final_release(name: str, context: Mapping[str, Any] | None) -> bool:

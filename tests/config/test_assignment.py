@@ -158,7 +158,7 @@ def test_unknown_or_empty_hosts_are_refused(hosts: str, complaint: str) -> None:
 
 
 def test_hosts_are_refused_beside_what_says_otherwise_and_by_name_in_the_classic_edition() -> None:
-    """33.hosts.2, 33.virtual.1"""
+    """33.hosts.2"""
     for more, key in (("requires = ['x']", "requires"), ("parent = 'all'", "hosts")):
         text = HOSTS.replace('hosts = "node[1-2]"', f'hosts = "node1"\n{more}', 1)
         with pytest.raises(FormatError, match=f"some.{key}: expected no {key}"):

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+import pytest
+
 from flux_trio.cores.turns import SetTimer
 from flux_trio.editions import CURRENT
+from flux_trio.formats import job_key
 from flux_trio.messages import Errno, Response
 from tests.support.asking import asked, asked_by_guest
 from tests.support.exec_script import (
@@ -11,6 +17,7 @@ from tests.support.exec_script import (
     RELEASE,
     START_AT,
     ExecScript,
+    job_exception,
     jobspec,
     resources,
     start_request,
@@ -38,6 +45,46 @@ def test_repeated_start_is_answered_by_what_it_says_itself() -> None:
     again = script(start_request(7, LONG, r=resources()))
     assert (told(again), timers(again)) == ([("start",)], [])
     assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
+@pytest.mark.parametrize(
+    ("wait_status", "status"), [(256, 256), (0, 0), (15, (128 + 15) << 8), (15 | 0x80, 143 << 8)]
+)
+@pytest.mark.parametrize("is_read_back", [False, True])
+def test_status_is_what_the_first_fatal_exception_says_in_the_form_of_a_shells_exit(
+    wait_status: int, status: int, is_read_back: bool
+) -> None:
+    """32.start.32"""
+    first = {"type": "exec", "severity": 0, "note": "", "wait_status": wait_status}
+    if is_read_back:  # the service was away when the job was failed
+        names: list[tuple[str, dict[str, Any]]] = [
+            ("submit", {"userid": 1000, "urgency": 16, "flags": 0, "version": 1}),
+            *[("validate", {}), ("depend", {}), ("priority", {"priority": 16})],
+            *[("alloc", {}), ("start", {}), ("exception", first)],
+            ("exception", {**first, "wait_status": 9}),
+        ]
+        log = "".join(
+            msgspec.json.encode({"timestamp": START_AT, "name": name, "context": context}).decode()
+            + "\n"
+            for name, context in names
+        )
+        script = ExecScript(edition=CURRENT, kvs={job_key(7, "eventlog"): log})
+        told_at_end = told(script.start(7, LONG, reattach=True))
+        assert told_at_end == [("finish", status), RELEASE]
+        return
+    script = ExecScript(edition=CURRENT)
+    script.start(7, LONG)
+    script(job_exception(7, "exec", severity=1, wait_status=9))
+    actions = script(job_exception(7, "exec", wait_status=wait_status))
+    assert told(actions) == [("finish", status), RELEASE]
+
+
+def test_second_fatal_exception_says_nothing_of_the_status() -> None:
+    """32.start.32: the first one is the root cause."""
+    script = ExecScript(edition=CURRENT, has_shell=False)
+    begun = script.start(7, LONG)
+    actions = script(job_exception(7), job_exception(7, "exec", wait_status=256))
+    assert (told(begun), told(actions)) == ([("start",)], [("finish", 15), RELEASE])
 
 
 def test_expiration_request_moves_the_time_limit() -> None:

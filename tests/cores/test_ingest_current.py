@@ -85,6 +85,7 @@ def test_job_that_can_never_run_is_refused_and_not_stored() -> None:
     """27.feasibility.1"""
     script = Script(config=CURRENT)
     (check,) = checked(script, submission())
+    assert "resources" in check.payload.get("jobspec", {})
     (refusal,) = script.answer(check, "too large", Errno.EOVERFLOW)
     assert told([refusal]) == [("alice", 1, Errno.EINVAL, "too large")]
 

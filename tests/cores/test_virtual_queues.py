@@ -151,4 +151,5 @@ def test_a_list_of_a_queue_has_the_jobs_of_its_virtual_queues() -> None:
     ],
 )
 def test_what_a_virtual_queue_cannot_have_is_refused(text: str, complaint: str) -> None:
+    """33.virtual.1"""
     assert refusal_of(text) == f"config.{complaint}"

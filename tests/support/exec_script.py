@@ -211,9 +211,9 @@ def r_text(r: ResourceSet) -> str:
     return json.dumps(r.to_json())
 
 
-def job_exception(jobid: int, kind: str = "cancel", severity: int = 0) -> Event:
+def job_exception(jobid: int, kind: str = "cancel", severity: int = 0, **more: int) -> Event:
     """What the job manager publishes."""
-    payload = {"id": jobid, "type": kind, "severity": severity}
+    payload = {"id": jobid, "type": kind, "severity": severity, **more}
     return Event("job-exception", payload, rolemask=ROLE_OWNER)
 
 

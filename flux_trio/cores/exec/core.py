@@ -440,7 +440,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         if job is None:
             self._attachments.job_is_over(payload.id)
         else:
-            self._runs.killed(job)
+            self._runs.killed(job, payload.wait_status)
 
     # Shell host, output
 

@@ -71,7 +71,7 @@ class Job(msgspec.Struct, eq=False):
     warning: WarningSignal | None = None  # the signal that the job wants before its time limit
     exit_rules: ExitRules = ExitRules()  # what follows when its first task has exited
     first_exit: FirstExit | None = None  # that task, while others run
-    exit_status: int | None = None  # its status, once the job was failed by these rules
+    exit_status: int | None = None  # its status, as these rules or its exception say it
     output_limit: int = 0  # bytes of output that are kept
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING
@@ -115,7 +115,10 @@ class Job(msgspec.Struct, eq=False):
             self.started_at = next(starts, None)
         if stored.expiration is not None:
             self.expiration = stored.expiration
-        self.killed |= stored.exception is not None
+        if stored.exception is not None:
+            self.killed = True
+            if (wait_status := rfc21.wait_status_in(stored.exception)) is not None:
+                self.exit_status = rfc21.shell_status(wait_status)
         self.released |= stored.released_ranks
 
     def note(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:

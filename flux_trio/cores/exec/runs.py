@@ -12,6 +12,7 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.targets import Targets
 from flux_trio.cores.exec.vocabulary import SIGTERM
 from flux_trio.cores.state import Part
+from flux_trio.editions import rfc21
 from flux_trio.messages import Event, Response
 
 NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
@@ -76,8 +77,13 @@ class Runs(Part):
         else:
             self._real.signal(job, signum)
 
-    def killed(self, job: Job) -> None:
-        """End a job that has a fatal exception, or do not launch it."""
+    def killed(self, job: Job, wait_status: int | None = None) -> None:
+        """End a job that has a fatal exception, or do not launch it.
+
+        The first one says with which status the job ends, if it has `wait_status`.
+        """
+        if not job.killed and wait_status is not None:
+            job.exit_status = rfc21.shell_status(wait_status)
         job.killed = True
         if job.phase is Phase.RUNNING:
             self._kind(job).stop(job, SIGTERM)

@@ -33,7 +33,7 @@ class SimulatedJobs(Part):
         if job.killed and job.started_at is None:
             self._starts.release(job)
         elif job.killed:
-            self._starts.finish(job, SIGTERM)
+            self._finish(job, SIGTERM)
         elif mock in ("init", "starting"):
             self._starts.fail(job, MOCK_TEXTS[mock])
         else:
@@ -69,7 +69,7 @@ class SimulatedJobs(Part):
 
     def _finish(self, job: Job, status: int) -> None:
         self._outbox.clear_timer(TimerKey(TimerKind.END, job.id))
-        self._starts.finish(job, status)
+        self._starts.finish(job, status if job.exit_status is None else job.exit_status)
 
 
 def _end(job: Job) -> tuple[float, bool]:

@@ -393,7 +393,8 @@ class Ledger(Commits):
         if event.context is not None:
             raised = rfc21.read_exception(event.context)
             self.frees |= raised.severity == 0
-            exception = job_requests.JobException(job.id, raised.type, raised.severity)
+            status = rfc21.wait_status_in(event.context)
+            exception = job_requests.JobException(job.id, raised.type, raised.severity, status)
             payload = job_requests.JOB_EXCEPTION.write(exception)
             self.send(
                 EventMessage(topics.JOB_EXCEPTION_EVENT, payload, flags=PRIVATE, userid=job.userid)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from flux_trio.cores.job_manager.calls import Absent, LastStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
@@ -64,10 +66,16 @@ _EXCEPTION: Final = JobEvent.EXCEPTION  # looked up once: a request may be about
 class _Raised:
     """The context of an exception event that `userid` raises, the same for all jobs it is for."""
 
-    def __init__(self, asked: job_requests.Raise | job_requests.RaiseAll, userid: int) -> None:
-        kind, severity, note = asked.type, asked.severity, asked.note
-        self.size = event_bytes(rfc21.write(rfc21.Exceptional(kind, severity, note)))
-        self.context = rfc21.write(rfc21.Exceptional(kind, severity, note, userid))
+    def __init__(
+        self,
+        asked: job_requests.Raise | job_requests.RaiseAll,
+        userid: int,
+        wait_status: int | None = None,
+    ) -> None:
+        status = msgspec.UNSET if wait_status is None else wait_status
+        raised = rfc21.Exceptional(asked.type, asked.severity, asked.note, wait_status=status)
+        self.size = event_bytes(rfc21.write(raised))
+        self.context = rfc21.write(msgspec.structs.replace(raised, userid=userid))
         self.is_fatal = rfc21.is_fatal(_EXCEPTION, self.context)
 
 
@@ -86,11 +94,19 @@ class Control(Part):
         """job-manager.raise: raise an exception on a job, for its user or the owner."""
         payload = job_requests.RAISE.read(request)
         _check_exception(payload)
+        wait_status = payload.wait_status
+        if not self._ledger.edition.exceptions_have_wait_status:
+            wait_status = None
+        elif wait_status is not None and payload.type != rfc21.EXEC:
+            text = (
+                f"wait_status is of exceptions of the type {rfc21.EXEC} alone, got {payload.type}"
+            )
+            raise FluxError(Errno.EINVAL, text)
         self._ledger.check_room()
         job = self._ledger.asked_about(request, payload.id, RAISE_DENIED)
         if job is None:
             return
-        self._raise(request, job, _Raised(payload, request.userid))
+        self._raise(request, job, _Raised(payload, request.userid, wait_status))
         self._ledger.send(respond(request))
 
     def raise_all(self, request: Request) -> None:
