@@ -24,6 +24,7 @@ from docs import (
     make_conversation,
     make_exercised,
     make_keys,
+    make_native_keys,
     make_one_job,
     make_plugins,
     make_tables,
@@ -55,6 +56,7 @@ def made() -> dict[str, str]:
     parts |= {f"testing/{name}": text for name, text in make_plugins.harness_parts().items()}
     tables = {f"tables/{name}": text for name, text in make_tables.tables().items()}
     tables |= {f"faults/{name}": text for name, text in make_breaches.tables().items()}
+    tables |= {f"native/{name}": text for name, text in make_native_keys.tables().items()}
     tables |= {f"exercised/{name}": text for name, text in make_exercised.tables().items()}
     return (
         parts

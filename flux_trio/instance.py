@@ -34,6 +34,7 @@ from flux_trio.broker import (
     ModuleNotStarted,
     ModuleSpec,
     NativeServices,
+    NativeShared,
     Processes,
     Router,
     Supervisor,
@@ -212,6 +213,7 @@ class Instance:
         self.owner_token = ""
         self._given = given
         self._lifetime = Lifetime(given.inventory.expiration)
+        self._native_shared = NativeShared(self.router, self.write_log, given.inventory.nnodes)
         self._userid = given.userid
         self._environment: dict[str, str] = {}  # of module processes
         self.tokens = tokens_in(given.statedir, given.make_token)
@@ -295,9 +297,8 @@ class Instance:
 
     async def serve_native(self, connection: Connection, credentials: Credentials) -> None:
         """Serve a connection of the native door until it ends."""
-        size = self._given.inventory.nnodes
         await serve_native_connection(
-            self.router, self.write_log, connection, credentials, lambda: size
+            self.router, self.write_log, connection, credentials, self._native_shared
         )
 
     async def back_up(self, directory: str) -> Payload:

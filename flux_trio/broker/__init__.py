@@ -12,7 +12,7 @@ from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LOG_FILE, OLDER_LOG_FILE, LogBook, LogEntry, LogFile
 from flux_trio.broker.module_file import ModuleFiles
-from flux_trio.broker.native import serve_native_connection
+from flux_trio.broker.native import NativeShared, serve_native_connection
 from flux_trio.broker.native_services import FLUX_VERSION, Around, NativeServices, attributes_of
 from flux_trio.broker.process import READY, ProcessEnded, Processes
 from flux_trio.broker.remote import RemoteHandle, open_remote, taking_in
@@ -56,6 +56,7 @@ __all__ = [
     "ModuleSpec",
     "ModuleStatus",
     "NativeServices",
+    "NativeShared",
     "Peer",
     "ProcessEnded",
     "Processes",

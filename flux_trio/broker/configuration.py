@@ -50,7 +50,7 @@ class ConfigRefused(Exception):
 class Get(msgspec.Struct):
     """config.get: whether settings that have their default are wanted, too."""
 
-    defaults: bool = False
+    defaults: bool = False  # our own: the answer has settings with their defaults, too
 
 
 class Load(msgspec.Struct):

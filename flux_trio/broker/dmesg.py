@@ -41,9 +41,9 @@ class DmesgRequest(msgspec.Struct):
     `entries` asks for objects where the answers would be lines.
     """
 
-    follow: bool = False
-    nobacklog: bool = False
-    entries: bool = False
+    follow: bool = False  # the stream goes on with new entries
+    nobacklog: bool = False  # entries that are there are left out
+    entries: bool = False  # our own: objects where the answers would be lines
 
 
 class _Follower(NamedTuple):

@@ -17,13 +17,14 @@ from flux_trio.messages import ROLE_OWNER, Errno, FluxError, Payload, Request, e
 class Topic(msgspec.Struct):
     """event.subscribe and event.unsubscribe: the beginning of topics, "" for all."""
 
+    # the beginning of the topics of events; "" for all
     topic: Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class Service(msgspec.Struct):
     """service.add and service.remove: a service name, the part of a topic before its dot."""
 
-    service: str
+    service: str  # the name that the client holds, or holds no more
 
 
 class DoorTopics:

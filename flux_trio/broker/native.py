@@ -20,7 +20,6 @@ Four topics are answered here, as flux-core's local connector does: `event.subsc
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -28,6 +27,8 @@ import msgspec
 from flux_trio.broker.administration import Changes, WriteLog
 from flux_trio.broker.connections import Line, Outgoing, opened_line
 from flux_trio.broker.door_topics import DoorTopics
+from flux_trio.broker.module_methods import ModuleMethods
+from flux_trio.broker.native_keys import UnknownKeys
 from flux_trio.broker.router import Peer, Router
 from flux_trio.messages import (
     NODEID_ANY,
@@ -71,20 +72,29 @@ class _Child(NamedTuple):
     called: set[str]
 
 
+class NativeShared:
+    """What all connections of the native door share.
+
+    `size` is the number of ranks of the instance: requests to any of them are served here.
+    """
+
+    def __init__(self, router: Router, write_log: WriteLog, size: int) -> None:
+        self.size = size
+        self.methods = ModuleMethods(router)
+        self.unknown_keys = UnknownKeys(write_log)
+
+
 async def serve_native_connection(
     router: Router,
     write_log: WriteLog,
     connection: Connection,
     credentials: Credentials,
-    size: Callable[[], int],
+    shared: NativeShared,
 ) -> None:
-    """Route the messages of a client that speaks Flux's wire, until its connection ends.
-
-    `size` is the number of ranks of the instance: requests to any of them are served here.
-    """
+    """Route the messages of a client that speaks Flux's wire, until its connection ends."""
     with opened_line(router, write_log, connection, credentials) as line:
         line.reads_while_sending = not credentials.rolemask & ROLE_OWNER
-        client = _Client(router, line, credentials, size)
+        client = _Client(router, line, credentials, shared)
         try:
             await line.read(client.take)
         finally:
@@ -96,12 +106,12 @@ class _Client:
     """One connection of the native door."""
 
     def __init__(
-        self, router: Router, line: Line, credentials: Credentials, size: Callable[[], int]
+        self, router: Router, line: Line, credentials: Credentials, shared: NativeShared
     ) -> None:
         self._router = router
         self._line = line
         self._credentials = credentials
-        self._size = size
+        self._shared = shared
         self._children: dict[Speaker, _Child] = {}
         self._ntaken = 0  # children so far
         self._root = self._add(Speaker((), credentials.userid, credentials.rolemask), line.name)
@@ -141,12 +151,14 @@ class _Client:
             self._send(request, respond_error(request, Errno.EAGAIN, text))
             return
         called = request.topic.rpartition(".")[0]
-        if not 0 <= request.nodeid < self._size() and request.nodeid != NODEID_ANY:
-            text = f"no rank {request.nodeid}: this instance has {self._size()}"
+        size = self._shared.size
+        if not 0 <= request.nodeid < size and request.nodeid != NODEID_ANY:
+            text = f"no rank {request.nodeid}: this instance has {size}"
             self._router.refuse(child.peer, request, Errno.EHOSTUNREACH, text)
             return
-        if request.topic.endswith(".ping") and self._is_module(request):
-            self._answer(request, partial(self._ping, child.peer))
+        self._shared.unknown_keys.look_at(request)
+        if (method := self._shared.methods.find(request, child.peer)) is not None:
+            self._answer(request, method)
             return
         refusal = child.outgoing.refusal(request)
         if refusal:
@@ -219,24 +231,6 @@ class _Client:
             del self._children[speaker]
             self._router.remove(child.peer)
             self._line.open.forget(child.peer.name)
-
-    def _is_module(self, request: Request) -> bool:
-        """Return whether a module of the instance serves `request`."""
-        holder = self._router.services.get(service_of(request.topic))
-        return holder is not None and holder.drop is None
-
-    def _ping(self, sender: Peer, request: Request) -> Payload:
-        """Answer in place of a module, as libflux does in each module of flux-core."""
-        if not isinstance(request.payload, dict):
-            raise FluxError(Errno.EPROTO, "")
-        holder = self._router.services[service_of(request.topic)]
-        return {
-            **request.payload,
-            "route": "!".join([*request.routes, sender.name, holder.name]),
-            "userid": sender.userid,
-            "rolemask": sender.rolemask,
-            "rank": 0 if request.nodeid == NODEID_ANY else request.nodeid,
-        }
 
     def _answer(self, request: Request, method: Callable[[Request], Payload]) -> None:
         try:

@@ -59,29 +59,30 @@ _SETTABLE: Final = (_LEVEL, "test.", "conf.shell_")
 class Named(msgspec.Struct):
     """attr.get and attr.rm, and groups.get: a name."""
 
-    name: str
+    name: str  # of the attribute or the group
 
 
 class AttributeSet(msgspec.Struct):
     """attr.set: the new value; `force` is for attributes that a client may otherwise not set."""
 
-    name: str
-    value: str
-    force: bool = False
+    name: str  # of the attribute
+    value: str  # the new one, as text
+    force: bool = False  # sets also what clients do not set otherwise, if it may change at all
 
 
 class Publish(msgspec.Struct):
     """event.publish: a payload is the base64 of its bytes, with the NUL of a JSON text."""
 
-    topic: str
-    flags: int
+    topic: str  # of the event
+    flags: int  # 32: only the owner and the sender get the event; otherwise 0
+    # base64 of the event's JSON with its NUL; none: the event has no payload
     payload: str | None = None
 
 
 class Monitor(msgspec.Struct):
     """state-machine.monitor: the stream ends when the state is `final`."""
 
-    final: int = STATE_EXIT
+    final: int = STATE_EXIT  # the stream ends with this state
 
 
 class NativeServices:

@@ -77,7 +77,8 @@ class TokensOf(msgspec.Struct):
 class ModuleName(msgspec.Struct):
     """module.remove and kill."""
 
-    name: str
+    name: str  # of the module
+    cancel: bool = False  # it is not asked to end, but ended at once
 
 
 class ModuleStart(msgspec.Struct):
@@ -87,11 +88,11 @@ class ModuleStart(msgspec.Struct):
     another `name` and `loader`. `args` are those of the module (`config.module_arguments`).
     """
 
-    name: str = ""
-    exec: bool = False
-    path: str = ""
-    args: list[str] = []
-    loader: str = ""
+    name: str = ""  # of the module
+    exec: bool = False  # it runs in a process of its own
+    path: str = ""  # a name of flux-core, or with a slash a file of its modules
+    args: list[str] = []  # of the module
+    loader: str = ""  # a program that loads the file
 
     @property
     def is_file(self) -> bool:
@@ -420,9 +421,13 @@ class BrokerServices:
         return _abandoned_answer(abandoned)
 
     async def _remove(self, request: Request) -> Payload:
-        name = self._named(expect_payload(request, ModuleName).name)
+        wanted = expect_payload(request, ModuleName)
+        name = self._named(wanted.name)
         self.supervisor.check_removable(name)
         await self._acquirers.remove_before(name)
+        if wanted.cancel:
+            await self.supervisor.kill(name)
+            return None
         return _abandoned_answer(await self.supervisor.remove(name))
 
     def _named(self, name: str) -> str:

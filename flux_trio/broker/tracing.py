@@ -49,11 +49,11 @@ class TraceRequest(msgspec.Struct):
     programs send `typemask`, of the types' numbers, and read numbers.
     """
 
-    names: list[str] = []
-    topic_glob: str = "*"
-    full: bool = False
-    records: bool = False
-    typemask: int | None = None
+    names: list[str] = []  # of modules; none: all
+    topic_glob: str = "*"  # of topics
+    full: bool = False  # the payloads are told, too
+    records: bool = False  # our own: whole records of the trace
+    typemask: int | None = None  # 1 requests, 2 responses, 4 events, 8 control messages
 
 
 class TraceStreams:

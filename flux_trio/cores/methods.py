@@ -1,7 +1,8 @@
 """The methods of a service: which function takes a request, and who may send it. Pure.
 
 Every service answers `<service>.stats-get` to everybody: how many requests came, for each of its
-topics, and what the service itself counts.
+topics, and what the service itself counts. `<service>.stats-clear` of the owner begins to count
+requests anew.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Methods(Part):
             },
         }  # whether it is for the owner alone
         self._stats_topic, self._stats = stats
-        self.counts = dict.fromkeys([*self._by_topic, self._stats_topic], 0)
+        self._clear_topic = topics.stats_clear_of(service_of(self._stats_topic))
+        self.counts = dict.fromkeys([*self._by_topic, self._stats_topic, self._clear_topic], 0)
 
     def call(self, request: Request) -> Response | None:
         """Call the function for `request`; return an error or the counts, else None."""
@@ -88,7 +90,11 @@ class Methods(Part):
         method(request)
 
     def _count(self, request: Request) -> Response | None:
-        """Answer a stats-get request. Raises FluxError for any other."""
+        """Answer a stats-get or stats-clear request. Raises FluxError for any other."""
+        if request.topic == self._clear_topic:
+            check_owner(request)
+            self.counts = dict.fromkeys(self.counts, 0)
+            return respond(request)
         if request.topic != self._stats_topic:
             service = service_of(request.topic)
             raise unknown_method(service, request.topic.removeprefix(f"{service}."))

@@ -29,7 +29,7 @@ class Grant(msgspec.Struct, frozen=True):
 class Cancel(msgspec.Struct, frozen=True):
     """The `<topic>-cancel` request: end the sender's stream that was opened with this matchtag."""
 
-    matchtag: Matchtag
+    matchtag: Matchtag  # of the stream that is to end
 
 
 GRANT: Final = codec(Grant)

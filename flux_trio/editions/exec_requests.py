@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -12,7 +12,7 @@ from flux_trio.editions.codec import codec
 from flux_trio.editions.common import CreditKey
 from flux_trio.formats import taskmap_blocks
 from flux_trio.formats.meanings import JobId, Time
-from flux_trio.messages import Errno, FluxError, Request
+from flux_trio.messages import Errno, FluxError, Request, expect_payload
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -27,6 +27,16 @@ class InputTaken(msgspec.Struct, frozen=True):
     """The <service>.input response; `open`: more input can be taken."""
 
     open: bool
+
+
+class Stdin(msgspec.Struct, frozen=True):
+    """Standard input that Flux's own programs send to a job's shell (RFC 24): for all tasks."""
+
+    stream: Literal["stdin"] = "stdin"  # no other one can be written to
+    rank: Literal["all"] = "all"  # all tasks read the same
+    data: str = ""  # what the tasks read
+    encoding: str | None = None  # base64; none: data is text
+    eof: bool = False  # the tasks read the end of the file
 
 
 class Attach(msgspec.Struct, frozen=True):
@@ -93,17 +103,15 @@ def stdin(service: str) -> dict[str, Any]:
 
 
 def input_in(jobid: JobId, message: Request) -> Input:
-    """Standard input that one of Flux's own programs sends to a job's shell (RFC 24).
-
-    Raises FluxError(EPROTO).
-    """
+    """What the tasks of a job are to read. Raises FluxError(EPROTO)."""
     if not isinstance(message.payload, dict):
         raise FluxError(Errno.EPROTO, f"{message.topic}: payload: expected an object")
+    sent = expect_payload(message, Stdin)
     try:
-        data, eof = rfc24.input_in(message.payload)
+        data = rfc24.bytes_of(msgspec.structs.asdict(sent))
     except ValueError as error:
         raise FluxError(Errno.EPROTO, f"{message.topic}: {error}") from None
-    return Input(jobid, data, eof)
+    return Input(jobid, data, sent.eof)
 
 
 class Stats(msgspec.Struct, frozen=True):

@@ -39,8 +39,9 @@ class RequestCounts(msgspec.Struct, frozen=True):
 class Drain(msgspec.Struct, frozen=True):
     """The resource.drain and resource.undrain requests; targets are an idset or a hostlist."""
 
-    targets: str
-    reason: Reason | None = None
+    targets: str  # an idset of ranks, or a hostlist
+    reason: Reason | None = None  # for people
+    # update, overwrite or force-overwrite: what becomes of targets that are drained
     mode: DrainMode | None = None
 
 

@@ -14,9 +14,9 @@ from flux_trio.formats.meanings import JobId
 class HousekeepingKill(msgspec.Struct, frozen=True):
     """The job-manager.housekeeping-kill request: of all jobs and ranks, or of those it names."""
 
-    signum: int
-    jobid: JobId | None = None
-    ranks: str | None = None
+    signum: int  # the signal
+    jobid: JobId | None = None  # of the job that has ended; none: of any
+    ranks: str | None = None  # an idset; none: all
 
 
 class Running(msgspec.Struct, frozen=True):

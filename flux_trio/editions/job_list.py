@@ -33,16 +33,17 @@ class List(msgspec.Struct, frozen=True):
     the jobs of `constraint`, whatever their state and queue.
     """
 
-    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000
-    states: int | None = None
-    userid: int = USERID_UNKNOWN
-    since: Time = 0.0
-    results: int = 0
-    name: str = ""
-    queues: list[str] | None = None
+    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000  # at most so many jobs; 0: all
+    states: int | None = None  # a mask of states
+    userid: int = USERID_UNKNOWN  # of the jobs; 4294967295: anybody
+    since: Time = 0.0  # finished jobs that ended after that time (seconds since the Unix epoch)
+    results: int = 0  # a mask of results of finished jobs; 0: any
+    name: str = ""  # of the jobs
+    queues: list[str] | None = None  # our own: of the jobs
+    # our own: how many responses may be sent before more is granted
     credit: CreditKey | None = None
-    attrs: list[str] | None = None
-    constraint: dict[str, Any] | None = None
+    attrs: list[str] | None = None  # the keys of a row, or "all"
+    constraint: dict[str, Any] | None = None  # which jobs (RFC 31), as a tree of operators
 
 
 class ListId(msgspec.Struct, frozen=True):
@@ -51,9 +52,9 @@ class ListId(msgspec.Struct, frozen=True):
     With `state`, a mask, the answer comes when the job has been in one of these states, or is over.
     """
 
-    id: JobId
-    attrs: list[str] | None = None
-    state: int = 0
+    id: JobId  # the job
+    attrs: list[str] | None = None  # the keys of its row, or "all"
+    state: int = 0  # a mask: wait until the job has been in one of these states, or is over
 
 
 def id_in(request: Request) -> int:
@@ -209,10 +210,10 @@ class Lookup(msgspec.Struct, frozen=True):
     for `current`.
     """
 
-    id: JobId
-    keys: list[str]
-    current: bool = False
-    flags: int | None = None
+    id: JobId  # the job
+    keys: list[str]  # of the job's directory, such as eventlog, jobspec, R, J
+    current: bool = False  # our own: as 2 in flags
+    flags: int | None = None  # 1: values are objects, not texts; 2: updates are applied
 
     @property
     def is_current(self) -> bool:
@@ -233,19 +234,21 @@ class Watch(msgspec.Struct, frozen=True):
     already.
     """
 
-    id: JobId
-    path: str = EVENTLOG
-    follow: bool = True
+    id: JobId  # the job
+    path: str = EVENTLOG  # of the eventlog below the job's directory
+    follow: bool = True  # our own: false ends the stream with what is stored now
+    # our own: how many responses may be sent before more is granted
     credit: CreditKey | None = None
+    # 1: wait for an eventlog that is not there yet; 2: an empty object after what is there
     flags: int | None = None
 
 
 class UpdateWatch(msgspec.Struct, frozen=True):
     """The job-info.update-watch request: the key is R or jobspec."""
 
-    id: JobId
-    key: str
-    flags: int = 0
+    id: JobId  # the job
+    key: str  # R or jobspec
+    flags: int = 0  # 0; others are refused
 
 
 class WatchedLine(msgspec.Struct, frozen=True):

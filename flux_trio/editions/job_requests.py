@@ -23,22 +23,22 @@ SIGNUM_MAX: Final = 64  # the last signal of Linux, a real-time one
 class Raise(msgspec.Struct, frozen=True):
     """The job-manager.raise request; `wait_status` counts where exceptions have it."""
 
-    id: JobId
-    type: str
-    severity: int
-    note: str = ""
-    wait_status: WaitStatus | None = None
+    id: JobId  # the job
+    type: str  # of the exception: a word
+    severity: int  # 0 (ends the job) to 7
+    note: str = ""  # for people
+    wait_status: WaitStatus | None = None  # with which the job is said to have ended
 
 
 class RaiseAll(msgspec.Struct, frozen=True):
     """The job-manager.raiseall request; `states` is a mask of JobState."""
 
-    severity: int
-    type: str
-    states: int
-    userid: int = USERID_UNKNOWN
-    dry_run: bool = False
-    note: str = ""
+    severity: int  # 0 (ends the jobs) to 7
+    type: str  # of the exceptions: a word
+    states: int  # a mask: jobs in these states
+    userid: int = USERID_UNKNOWN  # whose jobs; 4294967295: of anybody
+    dry_run: bool = False  # jobs are only counted
+    note: str = ""  # for people
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -51,8 +51,8 @@ class Counted(msgspec.Struct, frozen=True):
 class Urgency(msgspec.Struct, frozen=True):
     """The job-manager.urgency request."""
 
-    id: JobId
-    urgency: int
+    id: JobId  # the job
+    urgency: int  # 0 (held) to 31, -1: default, -2: held
 
 
 class OldUrgency(msgspec.Struct, frozen=True):
@@ -64,16 +64,16 @@ class OldUrgency(msgspec.Struct, frozen=True):
 class Kill(msgspec.Struct, frozen=True):
     """The job-manager.kill request, and the <service>.kill request that follows."""
 
-    id: JobId
-    signum: int
+    id: JobId  # the job
+    signum: int  # the signal
 
 
 class KillAll(msgspec.Struct, frozen=True):
     """The job-manager.killall request."""
 
-    userid: int
-    signum: int
-    dry_run: bool = False
+    userid: int  # whose jobs; 4294967295: of anybody
+    signum: int  # the signal
+    dry_run: bool = False  # jobs are only counted
 
 
 class Memo(msgspec.Struct, frozen=True):
@@ -82,15 +82,15 @@ class Memo(msgspec.Struct, frozen=True):
     A volatile memo is in no eventlog, and is gone after a restart.
     """
 
-    id: JobId
-    memo: dict[str, Any]
-    volatile: bool = False
+    id: JobId  # the job
+    memo: dict[str, Any]  # keys and values; null removes a key
+    volatile: bool = False  # the memo is in no eventlog, and gone after a restart
 
 
 class ListJobs(msgspec.Struct, frozen=True):
     """The job-manager.list request; 0 is no limit."""
 
-    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 0
+    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 0  # at most so many jobs; 0: all
 
 
 class ListedJob(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -115,15 +115,15 @@ class Listed(msgspec.Struct, frozen=True):
 class GetAttr(msgspec.Struct, frozen=True):
     """The job-manager.getattr request; the response has a value for each name."""
 
-    id: JobId
-    attrs: list[str]
+    id: JobId  # the job
+    attrs: list[str]  # eventlog, jobspec, R: what is wanted
 
 
 class Update(msgspec.Struct, frozen=True):
     """The job-manager.update request: values by jobspec key path."""
 
-    id: JobId
-    updates: dict[str, Any]
+    id: JobId  # the job
+    updates: dict[str, Any]  # new values by key of the jobspec
 
 
 ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
@@ -132,7 +132,7 @@ ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
 class Wait(msgspec.Struct, frozen=True):
     """The job-manager.wait request; ANY_JOB, or -1 as it is written on Flux's own wire, is any."""
 
-    id: Annotated[int, msgspec.Meta(ge=-1)]
+    id: Annotated[int, msgspec.Meta(ge=-1)]  # the job; -1: any that can be waited for
 
     @property
     def is_for_any(self) -> bool:
@@ -159,7 +159,7 @@ class Waited(msgspec.Struct, frozen=True):
 class HistoryGet(msgspec.Struct, frozen=True):
     """The job-manager.history.get request: a slice in Python's spelling, such as "[:4]"."""
 
-    slice: str
+    slice: str  # of the jobs of the sender, the newest first, as Python writes it
 
 
 class JobIds(msgspec.Struct, frozen=True):
@@ -174,17 +174,19 @@ class Purge(msgspec.Struct, frozen=True):
     A job is purged when it is beyond either limit. Without `force` such jobs are only counted.
     """
 
+    # seconds since a job ended; older jobs are purged; -1: no limit
     age_limit: Annotated[float, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
+    # jobs that may stay, the newest; -1: no limit
     num_limit: Annotated[int, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
-    batch: Annotated[int, msgspec.Meta(ge=1)] = 50
-    force: bool = False
+    batch: Annotated[int, msgspec.Meta(ge=1)] = 50  # at most so many jobs in one request
+    force: bool = False  # jobs are purged, not only counted
 
 
 class PurgeId(msgspec.Struct, frozen=True):
     """The job-manager.purge-id request; without `force` the job is only counted."""
 
-    id: JobId
-    force: bool = False
+    id: JobId  # the job
+    force: bool = False  # it is purged, not only counted
 
 
 class Purged(msgspec.Struct, frozen=True):

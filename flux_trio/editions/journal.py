@@ -39,9 +39,10 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """The job-manager.events-journal request; `allow` has the names of the wanted events."""
+    """The job-manager.events-journal request: which events are wanted."""
 
-    allow: dict[str, int] | None = None
+    allow: dict[str, int] | None = None  # names of events that are wanted, as keys; none: all
+    full: bool | None = None  # refused with ENOSYS: the events of earlier are in eventlogs
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -17,11 +17,11 @@ class Change(msgspec.Struct, frozen=True):
     which Flux's own programs send, nothing is changed and the names of all plugins are answered.
     """
 
-    load: str | None = None
-    remove: str | None = None
-    conf: dict[str, Any] = {}
-    order: str = "none"
-    query_only: bool = False
+    load: str | None = None  # name or path of a plugin to load
+    remove: str | None = None  # name or glob of plugins to remove
+    conf: dict[str, Any] = {}  # the plugin's configuration
+    order: str = "none"  # our own: in which order it is told of active jobs
+    query_only: bool = False  # nothing changes; the names of all plugins are answered
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Listed(msgspec.Struct, frozen=True):
 class Query(msgspec.Struct, frozen=True):
     """The job-manager.jobtap-query request."""
 
-    name: str
+    name: str  # of the plugin
 
 
 def arguments_in(request: Request) -> dict[str, Any]:

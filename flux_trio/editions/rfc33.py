@@ -24,7 +24,7 @@ class QueueList(msgspec.Struct, frozen=True):
 class QueueStatusRequest(msgspec.Struct, frozen=True):
     """The job-manager.queue-status request; without a name it is about the anonymous queue."""
 
-    name: str | None = None
+    name: str | None = None  # of the queue; none: the only one, which has no name
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
@@ -48,27 +48,27 @@ class QueueStatus(msgspec.Struct, frozen=True):
 class QueueEnable(msgspec.Struct, frozen=True):
     """The job-manager.queue-enable request: take jobs, or refuse them."""
 
-    enable: bool
-    all: bool = False
-    name: str | None = None
-    reason: str | None = None
-    nocheckpoint: bool = False
+    enable: bool  # whether jobs may be submitted
+    all: bool = False  # all queues are meant
+    name: str | None = None  # of the queue
+    reason: str | None = None  # why it is disabled
+    nocheckpoint: bool = False  # after a restart the queue is as it was before
 
 
 class QueueStart(msgspec.Struct, frozen=True):
     """The job-manager.queue-start request: schedule jobs, or stop scheduling them."""
 
-    start: bool
-    all: bool = False
-    name: str | None = None
-    reason: str | None = None
-    nocheckpoint: bool = False
+    start: bool  # whether jobs may start
+    all: bool = False  # all queues are meant
+    name: str | None = None  # of the queue
+    reason: str | None = None  # why it is stopped
+    nocheckpoint: bool = False  # after a restart the queue is as it was before
 
 
 class QueueWait(msgspec.Struct, frozen=True):
     """The job-manager.drain and job-manager.idle requests; without a name they mean all queues."""
 
-    name: str | None = None
+    name: str | None = None  # of the queue; none: all jobs
 
 
 class QueueIdle(msgspec.Struct, frozen=True):

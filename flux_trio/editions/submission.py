@@ -21,9 +21,11 @@ class Submit(msgspec.Struct):
     J is the jobspec with the signature of its user (RFC 15); one of the two is there.
     """
 
+    # our own: the jobspec as an object, in place of J
     jobspec: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    J: str | None = None
-    urgency: Urgency = URGENCY_DEFAULT
+    J: str | None = None  # the jobspec with the signature of its user
+    urgency: Urgency = URGENCY_DEFAULT  # 0 (held) to 31
+    # debug, waitable, novalidate: the numbers of RFC 21 in the edition
     flags: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 

@@ -28,6 +28,9 @@ DISCONNECT: Final = "disconnect"
 # A service's statistics: <service>.stats-get
 STATS_METHOD: Final = "stats-get"
 
+# The counts of a service begin at 0 again: <service>.stats-clear, flux-core's
+STATS_CLEAR_METHOD: Final = "stats-clear"
+
 # A new configuration, which the service accepts or refuses: <service>.config-reload
 CONFIG_RELOAD_METHOD: Final = "config-reload"
 
@@ -132,6 +135,9 @@ KVS_BACKUP: Final = "kvs.backup"
 
 # Resource administration
 RESOURCE_STATUS: Final = "resource.status"
+RESOURCE_SCHED_STATUS: Final = "resource.sched-status"  # flux-core's, as the two below
+RESOURCE_JOURNAL: Final = "resource.journal"
+RESOURCE_JOURNAL_CANCEL: Final = "resource.journal-cancel"
 RESOURCE_DRAIN: Final = "resource.drain"
 RESOURCE_UNDRAIN: Final = "resource.undrain"
 RESOURCE_EXCLUDE: Final = "resource.exclude"
@@ -190,8 +196,9 @@ STREAMS: Final = frozenset(
     {
         *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, LIST_LIST, INFO_WATCH, KVS_WATCH),
         *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET, INFO_UPDATES),
+        RESOURCE_JOURNAL,
         # of flux-core alone
-        *("kvs-watch.lookup", "resource.journal", "groups.get"),
+        *("kvs-watch.lookup", "groups.get"),
         *("overlay.health", "overlay.monitor", "overlay.trace", "state-machine.monitor"),
         *("bootstrap.whois", "sdbus.subscribe", "shutdown.start"),
     }
@@ -212,6 +219,10 @@ def credit_of(topic: str) -> str:
 
 def stats_of(service: str) -> str:
     return f"{service}.{STATS_METHOD}"
+
+
+def stats_clear_of(service: str) -> str:
+    return f"{service}.{STATS_CLEAR_METHOD}"
 
 
 def config_reload_of(service: str) -> str:

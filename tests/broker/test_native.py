@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import Handle, connections, serve_native_connection
+from flux_trio.broker import Handle, NativeShared, connections, serve_native_connection
 from flux_trio.broker.native import CHILDREN_MAX
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -44,11 +44,12 @@ class Door(ModuleWorld):
     def __init__(self, nursery: trio.Nursery) -> None:
         super().__init__(nursery)
         self.nursery = nursery
+        self.shared = NativeShared(self.router, self.write_log, SIZE)
         self.heard: list[Request] = []
 
     async def serve(self, connection: Connection, credentials: Credentials = OWNER) -> None:
         await serve_native_connection(
-            self.router, self.write_log, connection, credentials, lambda: SIZE
+            self.router, self.write_log, connection, credentials, self.shared
         )
 
     async def connect(self, credentials: Credentials = OWNER) -> Client:

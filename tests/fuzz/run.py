@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import trio
 
-from flux_trio.broker import serve_connection, serve_native_connection
+from flux_trio.broker import NativeShared, serve_connection, serve_native_connection
 from flux_trio.instance import Instance
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -197,7 +197,8 @@ async def fuzz_services(source: Random, count: int) -> Counter[str]:
             if source.random() < 0.5:
                 seen += await _ask(instance, serve_connection, who, batch)
             else:
-                native_door = partial(serve_native_connection, size=lambda: 4)
+                shared = NativeShared(instance.router, instance.write_log, 4)
+                native_door = partial(serve_native_connection, shared=shared)
                 seen += await _ask(
                     instance, native_door, who, through_routers(source, batch, userid)
                 )

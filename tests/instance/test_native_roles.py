@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio.testing
 
-from flux_trio.broker import serve_native_connection
+from flux_trio.broker import NativeShared, serve_native_connection
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Errno, Flag, Request, Response
 from flux_trio.testing import simulated_instance
 from flux_trio.transports import Credentials, memory_pair
@@ -26,10 +26,11 @@ async def test_a_guest_is_refused_what_roles_forbid(autojump_clock: trio.testing
     assert len(forbidden()) > 40
     async with simulated_instance() as instance:
         running, pending = await submit(instance, LONG_SPEC), await submit(instance, JOB_SPEC)
+        shared = NativeShared(instance.router, instance.write_log, 1)
         ours, theirs = memory_pair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
-                serve_native_connection, instance.router, instance.write_log, ours, GUEST, lambda: 1
+                serve_native_connection, instance.router, instance.write_log, ours, GUEST, shared
             )
             got = {}
             for tag, (topic, variant) in enumerate(forbidden(), 1):

@@ -117,6 +117,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.JOB_QUEUE_START: plain({"start": True, "all": True}),
     topics.JOB_RESOURCE_STATUS: plain(),
     topics.JOB_STATS: plain(),
+    topics.stats_clear_of(topics.JOB_MANAGER): plain(),
     topics.JOB_JOURNAL: plain({}, streaming=True),
     topics.JOB_JOBTAP: plain({}),
     topics.JOB_JOBTAP_LIST: plain({}),
@@ -143,6 +144,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.SCHED_CANCEL: {"": Asked(lambda *_: {}, silent=True)},
     topics.SCHED_PRIORITIZE: {"": Asked(lambda *_: {}, silent=True)},
     topics.stats_of(topics.SCHED): plain(),
+    topics.stats_clear_of(topics.SCHED): plain(),
     f"{topics.JOB_EXEC}.{topics.START_METHOD}": {"": Asked(lambda *_: {}, silent=True)},
     topics.EXEC_ATTACH: {"": Asked(lambda running, *_: {"id": running}, streaming=True)},
     topics.EXEC_ATTACH_CANCEL: plain({"matchtag": 5}),
@@ -151,6 +153,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.EXEC_KILL: of_job(signum=15),
     topics.EXEC_EXPIRATION: of_job(expiration=0.0),
     topics.stats_of(topics.JOB_EXEC): plain(),
+    topics.stats_clear_of(topics.JOB_EXEC): plain(),
     # resources
     topics.RESOURCE_ACQUIRE: plain({}),
     topics.RESOURCE_RELEASE: plain({}),
@@ -162,14 +165,20 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.RESOURCE_EXCLUDE: plain({"targets": "3"}),
     topics.RESOURCE_EXPIRATION: plain({"expiration": 0}),
     topics.stats_of(topics.RESOURCE): plain(),
+    topics.stats_clear_of(topics.RESOURCE): plain(),
+    topics.RESOURCE_SCHED_STATUS: plain(),
+    topics.RESOURCE_JOURNAL: plain({}, streaming=True),
+    topics.RESOURCE_JOURNAL_CANCEL: plain({"matchtag": 5}),
     # what is told of jobs
     topics.LIST_LIST: plain({}),
     topics.credit_of(topics.LIST_LIST): plain({"matchtag": 5, "credit": 1}),
     topics.LIST_CANCEL: plain({"matchtag": 5}),
     topics.LIST_ID: of_job(),
     topics.LIST_STATS: plain({}),
+    topics.LIST_ATTRS: plain(),
     topics.stats_of(topics.JOB_LIST): plain(),
     topics.stats_of(topics.JOB_INFO): plain(),
+    topics.stats_clear_of(topics.JOB_LIST): plain(),
     topics.config_reload_of(topics.JOB_LIST): plain({"config": {}}),
     topics.INFO_LOOKUP: {
         "eventlog": Asked(lambda running, *_: {"id": running, "keys": ["eventlog"]}),
@@ -179,6 +188,10 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.INFO_WATCH: {"": Asked(lambda running, *_: {"id": running}, streaming=True)},
     topics.credit_of(topics.INFO_WATCH): plain({"matchtag": 5, "credit": 1}),
     topics.INFO_WATCH_CANCEL: plain({"matchtag": 5}),
+    topics.INFO_UPDATES: {
+        "": Asked(lambda running, *_: {"id": running, "key": "R"}, streaming=True)
+    },
+    topics.INFO_UPDATES_CANCEL: plain({"matchtag": 5}),
     # the key-value store
     topics.KVS_COMMIT: plain({"ops": [["put", "a", "1"]]}),
     topics.KVS_LOOKUP: plain({"key": "resource.eventlog"}),
@@ -191,7 +204,9 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.credit_of(topics.KVS_WATCH): plain({"matchtag": 5, "credit": 1}),
     topics.KVS_CANCEL: plain({"matchtag": 5}),
     topics.stats_of(topics.KVS): plain(),
+    topics.stats_clear_of(topics.KVS): plain(),
     topics.stats_of(topics.JOB_INGEST): plain(),
+    topics.stats_clear_of(topics.JOB_INGEST): plain(),
     topics.config_reload_of(topics.JOB_INGEST): plain({"config": {}}),
     # the instance
     topics.BROKER_INFO: plain(),

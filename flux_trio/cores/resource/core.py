@@ -13,6 +13,7 @@ text: an idset or a hostlist.
   from the configuration again; "" means no member.
 - `resource.expiration-update` says when the whole instance ends, 0 for never. Holders of a group
   get R with the new time, subscribers the event `resource-expiration`.
+- `resource.journal` and `resource.sched-status`, which Flux's own programs ask, are in `journal`.
 - `resource.status` is for everybody. Its offline targets are those that are down; drained targets
   are offline to a scheduler, too (28.offline.6), but are listed apart.
 
@@ -34,6 +35,7 @@ from flux_trio.cores.resource.administration import Administration
 from flux_trio.cores.resource.checks import Checked, Checks, NotChecked, RunCheck
 from flux_trio.cores.resource.downs import OFFLINE, ONLINE
 from flux_trio.cores.resource.groups import Groups
+from flux_trio.cores.resource.journal import HeldRead, Journal, JournalRead, sched_status
 from flux_trio.cores.resource.targets import parse_targets
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import (
@@ -77,7 +79,7 @@ class Logged(msgspec.Struct, frozen=True):
     """Answers the commit of the events that `_committing` has."""
 
 
-ResourceCall: TypeAlias = EventlogRead | Logged
+ResourceCall: TypeAlias = EventlogRead | Logged | JournalRead | HeldRead
 ResourceTimer: TypeAlias = Literal["check"]
 ResourceInput: TypeAlias = CommonInput[ResourceTimer] | Checked | NotChecked
 ResourceAction: TypeAlias = CommonAction[ResourceTimer] | RunCheck
@@ -93,6 +95,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     _inventory: ResourceSet
     _replayed: bool
     _early: list[Request]
+    _asking: list[Request]
     _waiting: deque[Request]
     _committing: tuple[Request | None, list[Event]] | None
 
@@ -108,6 +111,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         self._edition = edition
         self._inventory = inventory
         self._groups = Groups(inventory, exclude, edition)
+        self._journal = Journal()
         self._administration = Administration(inventory)  # folded from durable events
         self._missing = dict(missing or {})
         self._checks: Checks | None = None
@@ -116,6 +120,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         self._outbox = Outbox[ResourceCall, ResourceAction, ResourceTimer]()
         self._replayed = False  # requests wait for it, since the first grow needs the state
         self._early = []
+        self._asking = []  # requests that wait for what jobs hold
         self._waiting = deque()  # requests that become events, one at a time
         self._committing = None
         self._methods = Methods(
@@ -128,8 +133,13 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                 topics.RESOURCE_UP: self._wait,
                 topics.RESOURCE_EXCLUDE: self._exclude,
                 topics.RESOURCE_EXPIRATION: self._expire,
+                topics.RESOURCE_JOURNAL: self._follow,
+                topics.RESOURCE_JOURNAL_CANCEL: self._unfollow,
             },
-            for_all={topics.RESOURCE_STATUS: self._status},
+            for_all={
+                topics.RESOURCE_STATUS: self._status,
+                topics.RESOURCE_SCHED_STATUS: self._ask_held,
+            },
             stats=(topics.stats_of(topics.RESOURCE), self._stats),
             farewells={topics.RESOURCE: self._disconnect},
             forget=self._outbox.forget,
@@ -147,7 +157,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
 
     def start(self, now: float) -> list[ResourceAction]:
         """Ask for the eventlog that earlier runs have written."""
-        self._outbox.now = now
+        self._outbox.now = self._journal.began = now
         self._outbox.ask(*look_up(EVENTLOG_KEY), EventlogRead())
         return self._outbox.pop_actions()
 
@@ -212,6 +222,8 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         Its requests are still carried out, but not answered (6.disconnect.2).
         """
         self._groups.disconnect(request.sender)
+        self._journal.forget(request.sender)
+        self._asking = [unanswered(each, request.sender) for each in self._asking]
         self._waiting = deque(unanswered(each, request.sender) for each in self._waiting)
         if self._committing is not None:
             asked, events = self._committing
@@ -256,6 +268,36 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
             exclude=str(self._groups.exclude),
         )
         self._outbox.send(respond(request, flux.RESOURCE_STATUS.write(status)))
+
+    # What Flux's own programs read
+
+    def _follow(self, request: Request) -> None:
+        key = self._journal.open(request)
+        self._outbox.ask(*look_up(EVENTLOG_KEY), JournalRead(key))
+
+    def _unfollow(self, request: Request) -> None:
+        self._outbox.send_all(filter(None, self._journal.cancel(request)))
+
+    def _ask_held(self, request: Request) -> None:
+        self._asking.append(request)
+        if len(self._asking) == 1:
+            self._outbox.ask(topics.JOB_RESOURCE_STATUS, None, HeldRead())
+
+    def _tell_held(self, response: Response) -> None:
+        """Answer resource.sched-status. Without a job manager, nothing is held."""
+        asking, self._asking = self._asking, []
+        if response.errnum not in (0, Errno.ENOSYS):
+            text = f"{topics.JOB_RESOURCE_STATUS}: {response.error_text}"
+            for request in asking:
+                self._outbox.send(respond_error(request, response.errnum, text))
+            return
+        held = None
+        if not response.errnum:
+            held = flux.HELD_RESOURCES.read(response).allocated
+        unavailable = self._administration.unavailable
+        found = sched_status(self._inventory, self._groups.exclude, unavailable, held)
+        for request in asking:
+            self._outbox.send(respond(request, flux.SCHED_RESOURCES.write(found)))
 
     def _commit_next(self, now: float) -> None:
         """Make the next valid change durable; a change is checked when the last one is durable.
@@ -314,6 +356,10 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                 self._replay(now, response)
             case Logged():
                 self._committed(response)
+            case JournalRead(stream):
+                self._outbox.send_all(self._journal.read(stream, response, self._inventory))
+            case HeldRead():
+                self._tell_held(response)
             case None:
                 pass  # no open call has this matchtag
 
@@ -355,6 +401,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     def _apply(self, event: Event) -> None:
         before = self._administration.downs.targets
         self._administration.apply(event)
+        self._outbox.send_all(self._journal.told(event))
         context = event.context or {}
         shown = " ".join(f"{key}={value}" for key, value in context.items())
         level = Level.WARNING if event.name == OFFLINE else Level.INFO

@@ -8,6 +8,8 @@ its sender wants; the others are then left out. A follower of all events also ge
 
 from __future__ import annotations
 
+from typing import Final
+
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
@@ -15,6 +17,8 @@ from flux_trio.editions import journal
 from flux_trio.formats import Event
 from flux_trio.formats.meanings import Matchtag, Peer
 from flux_trio.messages import Errno, FluxError, Request, respond_stream
+
+NO_BACKLOG: Final = "full: there is no backlog of all jobs here: follow their eventlogs"
 
 
 class Journal(Part):
@@ -35,8 +39,10 @@ class Journal(Part):
     def follow(self, request: Request) -> None:
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, "events-journal needs the streaming flag")
-        allow = journal.FOLLOW.read(request).allow
-        wanted = None if allow is None else frozenset(allow)
+        asked = journal.FOLLOW.read(request)
+        if asked.full is not None:
+            raise FluxError(Errno.ENOSYS, f"{request.topic}: {NO_BACKLOG}")
+        wanted = None if asked.allow is None else frozenset(asked.allow)
         self.followers[request.sender, request.matchtag] = (request, wanted)
         self._ledger.send(respond_stream(request, journal.write([])))
 
