@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.config.parsing import Config
+from flux_trio.config.tables import IngestConfig, ValidatorConfig
 from flux_trio.formats import FormatError, parse_duration
 
 Change = Callable[[Config, str], Config]
@@ -67,14 +68,26 @@ def _kill_timeout(config: Config, value: str) -> Config:
     )
 
 
+def _validators(config: Config, value: str) -> Config:
+    validator = ValidatorConfig(plugins=[name for name in value.split(",") if name])
+    return msgspec.structs.replace(config, ingest=IngestConfig(validator))
+
+
+def _no_validator(config: Config, value: str) -> Config:
+    """What job-ingest checks itself, it checks always."""
+    if value:
+        raise FormatError("no value", value, "disable-validator")
+    return _validators(config, "")
+
+
 _CHANGES: Final[dict[str, dict[str, Change]]] = {
     "resource": {"noverify": _noverify},
     "sched": {"mode": _mode},
     "sched-fifo": {"mode": _mode},
     "job-exec": {"kill-timeout": _kill_timeout},
+    "job-ingest": {"disable-validator": _no_validator, "validator-plugins": _validators},
 }
 
-_VALIDATOR: Final = "jobspecs are validated by job-ingest itself"
 _LOG: Final = "the log has entries of all levels"
 _IDLE: Final[dict[str, dict[str, str]]] = {
     "resource": {
@@ -84,9 +97,7 @@ _IDLE: Final[dict[str, dict[str, str]]] = {
     "sched": {"log-level": _LOG},
     "sched-fifo": {"log-level": _LOG},
     "job-ingest": {
-        "disable-validator": _VALIDATOR,
-        "validator-plugins": _VALIDATOR,
-        "validator-args": _VALIDATOR,
+        "validator-args": "jobspecs are validated by job-ingest itself",
         "allow-root-jobs": "the owner of an instance submits jobs to it",
     },
 }

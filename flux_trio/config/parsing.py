@@ -25,6 +25,7 @@ from flux_trio.config.tables import (
     CheckConfig,
     ExecConfig,
     FakeResourcesConfig,
+    IngestConfig,
     JobManagerConfig,
     KvsConfig,
     ResourceConfig,
@@ -72,6 +73,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
     fake_resources: FakeResourcesConfig | None = msgspec.field(default=None, name="fake-resources")
     sched: SchedConfig = SchedConfig()
     exec: ExecConfig = ExecConfig()
+    ingest: IngestConfig = IngestConfig()
     kvs: KvsConfig = KvsConfig()
     job_manager: JobManagerConfig = msgspec.field(default=JobManagerConfig(), name="job-manager")
     policy: PolicyTable = PolicyTable()

@@ -134,6 +134,26 @@ class ExecConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     output_limit: str | int = msgspec.field(default="1G", name="output-limit")
 
 
+class ValidatorConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[ingest.validator]`: what job-ingest asks about a jobspec, beside what it checks itself.
+
+    Without `feasibility` in `plugins` a job that can never run is accepted, and the scheduler
+    refuses it later. Without `plugins` feasibility is asked where the edition has it.
+    """
+
+    plugins: list[str] | None = None
+
+    @property
+    def asks_feasibility(self) -> bool:
+        return self.plugins is None or "feasibility" in self.plugins
+
+
+class IngestConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[ingest]`."""
+
+    validator: ValidatorConfig = ValidatorConfig()
+
+
 class KvsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[kvs]`: committed data survives SIGKILL (normal), or also a power loss (full)."""
 

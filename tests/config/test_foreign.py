@@ -45,6 +45,7 @@ SAMPLES = {
     "fake-resources.host-prefix": '"n"\nfake-resources.nnodes = 1',
     "fake-resources.nnodes": "1",
     "exec.kill-timeout": '"1m"',
+    "ingest.validator.plugins": '["jobspec"]',
     "job-manager.inactive-age-limit": '"1d"',
     "job-manager.inactive-num-limit": "5",
     "job-manager.perilog.log-ignore": '["noise"]',

@@ -17,15 +17,20 @@ def test_each_argument_stands_above_the_configuration() -> None:
     assert sched.sched.mode == "unlimited"
     execution, _ = with_arguments(Config(), "job-exec", ["kill-timeout=0.5m"])
     assert execution.exec.kill_timeout == "0.5m"
+    for argument, asks in (
+        ("validator-plugins=jobspec", False),
+        ("validator-plugins=jobspec,feasibility", True),
+        ("disable-validator", False),
+    ):
+        ingest, _ = with_arguments(Config(), "job-ingest", [argument])
+        assert ingest.ingest.validator.asks_feasibility is asks
     assert with_arguments(Config(), "job-list", []) == (Config(), [])
 
 
 def test_what_has_nothing_to_change_says_so() -> None:
-    config, remarks = with_arguments(Config(), "job-ingest", ["disable-validator"])
+    config, remarks = with_arguments(Config(), "resource", ["notruncate"])
     assert config == Config()
-    assert remarks == [
-        "disable-validator changes nothing: jobspecs are validated by job-ingest itself"
-    ]
+    assert remarks == ["notruncate changes nothing: no event of the resource eventlog is dropped"]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,19 @@ def checked(script: Script, *submissions: Request) -> list[Request]:
     return actions
 
 
+@pytest.mark.parametrize("plugins", ['["jobspec"]', "[]"])
+def test_nobody_is_asked_whether_a_job_can_run_if_the_validators_do_not_say_so(
+    plugins: str,
+) -> None:
+    text = f'edition = "current"\n[ingest.validator]\nplugins = {plugins}'
+    actions = Script(config=parse_config(text))(submission())
+    assert {each.topic for each in actions} == {"kvs.commit"}
+    asking = Script(
+        config=parse_config(text.replace("= [", '= ["feasibility", ').replace(", ]", "]"))
+    )
+    checked(asking, submission())
+
+
 def test_stored_jobspec_has_what_its_queue_adds() -> None:
     """33.defaults.8 as the current text has it; in the classic edition it stays as it came."""
     more = {"system.constraints": {"properties": ["gpu"]}, "system.duration": 0}

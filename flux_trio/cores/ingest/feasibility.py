@@ -58,7 +58,9 @@ class Feasibility(Part):
 
     def ask(self, request: Request, new: New) -> bool:
         """Keep a submission until it is known to be feasible; False if there is nothing to ask."""
-        if self._submissions.config.edition_value.feasibility is None or not new.is_checked:
+        config = self._submissions.config
+        is_asked = new.is_checked and config.ingest.validator.asks_feasibility
+        if config.edition_value.feasibility is None or not is_asked:
             return False
         system = new.jobspec["attributes"]["system"]
         wanted = msgspec.json.encode((new.jobspec["resources"], system.get("constraints")))

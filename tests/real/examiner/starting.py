@@ -115,6 +115,10 @@ def main() -> int:
         where = Path(name)
         tables = settings(asked.config_path)
         hosts = asked.test_hosts or attributes.get("hostlist", "")
+        # flux-core asks whether a job can ever run only if it is configured
+        tables.setdefault("ingest", {}).setdefault("validator", {}).setdefault(
+            "plugins", ["jobspec"]
+        )
         for key, table in personality(asked.test_size or 1, hosts, where).items():
             tables.setdefault(key, table)
         config = where / "flux-trio.toml"
