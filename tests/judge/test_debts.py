@@ -8,12 +8,13 @@ import pytest
 
 from flux_trio.formats import format_fluid
 from flux_trio.judge.engine.causes import Violation
-from flux_trio.judge.rules import ALL_RULES
-from flux_trio.messages import Request, topics
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.judge.rules import ALL_RULES, rfc27_hello, rfc32_hello
+from flux_trio.messages import Request, Response, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind
 from flux_trio.views import verdict_text
 from tests.support.judged import (
+    ByHand,
     Trace,
     cut,
     drop,
@@ -168,3 +169,42 @@ def test_what_is_due_is_listed_with_its_age_and_leaves_the_verdict_alone():
 
 def test_nothing_is_due_at_the_end_of_a_recording_that_is_complete():
     assert judged(recording("06")).debts == ()
+
+
+MANAGER = topics.JOB_MANAGER
+EXEC_HELLO = Request(topics.EXEC_HELLO, {"service": "job-exec"}, 1, routes=("job-exec",))
+HELLO = Request(topics.SCHED_HELLO, None, 1, STREAMING, routes=("sched",))
+LEAVES = Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE, routes=("sched",))
+LOOKUP = Request(topics.KVS_LOOKUP, {"key": "a"}, 7, routes=(MANAGER,))
+READ = Response(topics.KVS_LOOKUP, {"value": ""}, matchtag=7, routes=(MANAGER,))
+
+
+@pytest.mark.parametrize("dead", [[], [MANAGER], [MANAGER, "job-exec"]])
+def test_hello_is_owed_no_answer_by_a_job_manager_that_has_crashed_with_its_client(
+    dead: list[str],
+) -> None:
+    """32.impl.8: nobody is left who could answer, or who waits."""
+    told = ByHand(rfc32_hello.RULES.all, step_s=0.005)
+    told.put(Kind.SEND, EXEC_HELLO, party="job-exec", peer=MANAGER)
+    told.put(Kind.RECV, EXEC_HELLO)
+    for module in dead:
+        told.put(Kind.MODULE, data={"module": module, "what": "crashed"})
+    told.monitor.finish()
+    assert told.named == ([] if dead else ["32.impl.8"])
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_hello_is_overdue_once_the_job_manager_has_what_it_reads(reads: bool) -> None:
+    """27.hello.15: before it has read which jobs there are, it does not know what to tell."""
+    told = ByHand(rfc27_hello.RULES.all, ["27.hello.15"])
+    told.put(Kind.SEND, LOOKUP)
+    told.put(Kind.SEND, HELLO, party="sched", peer=MANAGER)
+    told.put(Kind.RECV, HELLO, peer="sched")
+    if not reads:
+        told.put(Kind.RECV, READ)
+    for _ in range(3):
+        told.put(Kind.SEND, Request("kvs.ping", {}, 9, routes=("other",)), party="other")
+    told.put(Kind.SEND, LEAVES, party="sched", peer=MANAGER)
+    told.put(Kind.RECV, LEAVES, peer="sched")
+    told.monitor.finish()
+    assert told.named == ([] if reads else ["27.hello.15"])

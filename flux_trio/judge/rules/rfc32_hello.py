@@ -81,7 +81,18 @@ _Open = tuple[tuple[int, Place, tuple[str, ...]], ...]
 """The hellos of a client that are open: matchtag, receipt, routes."""
 
 
+def _clients(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
+    """Whose hellos a record is about: all, if the job manager ends, whom nobody asks any more."""
+    if record.kind == MODULE:
+        is_end = seen.facts.is_manager_gone(record)
+        return [(client, None) for client in seen.all(OPEN_HELLOS)] if is_end else []
+    client = _client(record)
+    return [] if client is None else [(client, None)]
+
+
 def _fold_open(was: _Open | None, _part: None, record: Record, seen: Seen) -> _Open | None:
+    if record.kind == MODULE:
+        return None
     if not seen.facts.has_begun("exec"):
         return was
     found, open_ = message(record), was or ()
@@ -103,9 +114,11 @@ def _fold_open(was: _Open | None, _part: None, record: Record, seen: Seen) -> _O
 OPEN_HELLOS: Final = view(
     "open exec hellos",
     received("request", topics.EXEC_HELLO, topics.JOB_MANAGER_DISCONNECT),
+    noted(Kind.MODULE),
     ANSWERED,
-    key=_client,
+    parts=_clients,
     fold=_fold_open,
+    state=_Open,
 )
 """The hellos that are not answered, by client."""
 
