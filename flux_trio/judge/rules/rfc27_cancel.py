@@ -92,11 +92,11 @@ def cancel_has_only_its_keys(record: Record, _facts: object) -> Finding:
 
 
 def _not_asked_again(seen: Seen) -> Iterable[Broken]:
-    for jobid, life in unsent(seen):
+    for jobid, since in unsent(seen):
         asked = asked_of(seen, jobid)
         if asked.cancel and asked.first_alloc > link_of(seen).answered:
             text = f"job {jobid}: its request was canceled, and is not sent again"
-            yield Broken(text, (asked.cancel, life.since), job=jobid)
+            yield Broken(text, (since, asked.cancel), job=jobid)
 
 
 @RULES.by(

@@ -26,13 +26,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Key, Live, Place, Seen, view
-from flux_trio.judge.views.granting import (
-    FREED_JUST_NOW,
-    INVENTORY,
-    SCHED_JOBS,
-    inventory_of,
-    sched_job,
-)
+from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, inventory_of, sched_job
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import LINK, TO_SCHEDULER, link_of
@@ -64,6 +58,8 @@ class Wish(Live, frozen=True, gc=False):
     n: Place
     jobid: int | None
     expiration: Any
+    was_held: bool = False
+    """Whether the job had resources when the scheduler received the request."""
 
 
 def _of_rpc(record: Record, _seen: Seen) -> Iterable[tuple[Key, None]]:
@@ -71,20 +67,23 @@ def _of_rpc(record: Record, _seen: Seen) -> Iterable[tuple[Key, None]]:
     return [] if found is None else [(found, None)]
 
 
-def _fold_wish(_wish: Wish | None, _part: None, record: Record, _seen: Seen) -> Wish | None:
+def _fold_wish(wish: Wish | None, _part: None, record: Record, seen: Seen) -> Wish | None:
     if isinstance(record.message, Response):
         return None
+    if record.kind == RECV and topic_of(record) == EXPIRATION:
+        return wish and wish.but(was_held=sched_job(seen, wish.jobid).held != 0)
     return Wish(record.n, job_id(record), payload(record).get("expiration"))
 
 
 WISHES: Final = view(
     "wishes",
     ASKED,
-    received("request", UPDATE),
+    received("request", EXPIRATION, UPDATE),
     received("response", EXPIRATION),
     sent("response", UPDATE),
     parts=_of_rpc,
     fold=_fold_wish,
+    reads=(SCHED_JOBS,),
 )
 """The open requests to change an expiration (`Wish`), by RPC."""
 
@@ -246,15 +245,14 @@ def _granted_wish(record: Record, seen: Seen) -> Wish | None:
     return wish if record.party == seen.facts.scheduler else None
 
 
-@RULES.judge("27.expiration.6", ANSWERED, views=[WISHES, SCHED_JOBS, FREED_JUST_NOW])
+@RULES.judge("27.expiration.6", ANSWERED, views=[WISHES, SCHED_JOBS])
 def a_job_without_resources_is_refused(record: Record, seen: Seen) -> Finding:
+    """The job's free may come after the request, and before the answer."""
     wish = _granted_wish(record, seen)
     if wish is None:
         return None
-    if errnum(record) or sched_job(seen, wish.jobid).held:
+    if errnum(record) or wish.was_held or sched_job(seen, wish.jobid).held:
         return True
-    if (seen.at(FREED_JUST_NOW, wish.jobid) or 0) > wish.n:
-        return None  # the free has come after the request
     text = f"job {wish.jobid}: sched.expiration succeeds, and the job has no allocation"
     return Broken(text, (wish.n,))
 
@@ -384,9 +382,9 @@ FAILURE: Final = view("failure", received("response", EXPIRATION), key=no_key, f
 def _suspended(seen: Seen) -> Iterable[Broken]:
     failed: int = seen.at(FAILURE) or 0
     if failed > link_of(seen).answered:
-        for jobid, life in unsent(seen):
+        for jobid, since in unsent(seen):
             text = f"job {jobid}: no sched.alloc is sent any more after sched.expiration failed"
-            yield Broken(text, (failed, life.since), job=jobid)
+            yield Broken(text, (since, failed), job=jobid)
 
 
 @RULES.judge(

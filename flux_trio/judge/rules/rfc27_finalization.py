@@ -105,15 +105,15 @@ def a_disconnect_suspends_scheduling(
 
 
 def _not_resumed(seen: Seen) -> Iterable[Broken]:
-    since = link_of(seen).answered
-    for jobid, _ in unsent(seen):
+    answered = link_of(seen).answered
+    for jobid, since in unsent(seen):
         asked = asked_of(seen, jobid)
-        if 0 < asked.first_alloc < since:
+        if 0 < asked.first_alloc < answered:
             text = f"job {jobid}: its sched.alloc was lost with the scheduler; it is not sent again"
-            yield Broken(text, (asked.first_alloc,), job=jobid)
+            yield Broken(text, (since, asked.first_alloc), job=jobid)
     for jobid, _ in unfreed(seen):
         asked = asked_of(seen, jobid)
-        if 0 < asked.free < since:
+        if 0 < asked.free < answered:
             text = f"job {jobid}: its sched.free was lost with the scheduler; it is not sent again"
             yield Broken(text, (asked.free,), job=jobid)
 

@@ -139,11 +139,11 @@ _refused("33.validation.3", _nobody_may)
 
 
 def _not_scheduled(seen: Seen) -> Iterable[Broken]:
-    for jobid, life in unsent(seen):
+    for jobid, since in unsent(seen):
         disabled = disabled_at(seen, queue_of_job(seen, jobid))
         if disabled:
             text = "its queue is disabled, which is no reason not to ask for its resources"
-            yield Broken(f"job {jobid}: {text}", (disabled, life.since), job=jobid)
+            yield Broken(f"job {jobid}: {text}", (since, disabled), job=jobid)
 
 
 @RULES.judge(

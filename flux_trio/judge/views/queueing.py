@@ -25,7 +25,7 @@ from flux_trio.judge.views.durable import DURABLE, Durable
 from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life
-from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of, queue_of_job, stop_of
+from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, Queues, queue_of, queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,
     FINAL,
@@ -74,6 +74,16 @@ OUTSTANDING: Final = view(
     reads=(ASKED, LINK),
 )
 """A single number: the open sched.alloc requests of all jobs."""
+
+
+ROOM: Final = view(
+    "room",
+    received("response", topics.SCHED_ALLOC),
+    key=no_key,
+    fold=lambda n, _part, record, _seen: record.n if payload(record).get("type") in FINAL else n,
+    state=Place,
+)
+"""A single state: the record of the last final response, which makes room for another request."""
 
 
 def _fold_newest(newest: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
@@ -167,34 +177,48 @@ So the first request after some time has the worst rank of all since then.
 """
 
 
-def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
-    """Yield the jobs for which a sched.alloc is due at the end of a trace at rest.
+def unsent(seen: Seen) -> Iterator[tuple[int, Place]]:
+    """Yield the jobs for which a sched.alloc is due at the end of a trace at rest, and since when.
 
     They wait in SCHED and no plugin holds them, their queue is not stopped, the scheduler is there,
-    and its limit is not reached.
+    and its limit is not reached. A commit that waits for its answer may have the request wait, too.
     """
     limit = seen.facts.limit
     full = limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
     if full or not link_of(seen).is_up:
         return
+    durable: Durable = seen.at(DURABLE, seen.facts.manager) or Durable()
     for jobid, life in seen.all(LIFE).items():
         if not is_eligible(life) or is_held(jobid, life, seen):
             continue
         asked = asked_of(seen, jobid)
         waits = not (is_pending(asked, seen) or asked.granted or has_denial(asked, seen))
-        if waits and stop_of(seen, queue_of_job(seen, jobid)) is None:
-            assert isinstance(jobid, int)
-            yield jobid, life
+        if not waits or stop_of(seen, queue_of_job(seen, jobid)) is not None:
+            continue
+        since = _ready_since(seen, life)
+        if since < durable.settled:
+            yield jobid, since
+        elif since < durable.until or not durable.commits:
+            yield jobid, max(since, durable.known_at)
+
+
+def _ready_since(seen: Seen, life: Life) -> Place:
+    """Return what came last: the job's state, room for a request, the scheduler's mode, or the
+    start of queues.
+    """
+    queues: Queues | None = seen.at(QUEUES)
+    started = queues.n if queues is not None else 0
+    return max(life.since, seen.at(ROOM) or 0, link_of(seen).answered, started)
 
 
 def not_asked_for(seen: Seen, more: str = "") -> Iterator[Broken]:
     """Yield a violation for each of them; its text ends with `more`."""
-    for jobid, life in unsent(seen):
+    for jobid, since in unsent(seen):
         text = f"job {jobid}: is in SCHED and no sched.alloc is sent{more}"
-        yield Broken(text, (life.since,), job=jobid)
+        yield Broken(text, (since,), job=jobid)
 
 
-UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES, JOB_QUEUES, HOOK_ANSWERS)
+UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, ROOM, DURABLE, QUEUES, JOB_QUEUES, HOOK_ANSWERS)
 """The views that `unsent` reads."""
 
 

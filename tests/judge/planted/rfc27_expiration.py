@@ -74,6 +74,15 @@ def agrees_for_an_unknown_job(trace: Trace) -> Trace:
     return ask(trace, {"id": 999, "expiration": 1_000_000_100}, 77)
 
 
+@PLANTED.violation("27.expiration.6", "expirations_by_hand")
+def agrees_for_a_job_that_it_has_freed_before(trace: Trace) -> Trace:
+    freed = find(trace, topics.SCHED_FREE, "response")
+    payload = {"id": freed.message.payload["id"], "expiration": 1_000_000_100}
+    asked = made("job-manager", freed.party, Request(EXPIRATION, payload, 77))
+    said = made(freed.party, "job-manager", Response(EXPIRATION, None, 0, 77))
+    return insert(trace, receipt(trace, freed), *asked, *said)
+
+
 @PLANTED.violation("27.expiration.8", "expirations_by_hand")
 def agrees_to_outlive_the_instance(trace: Trace) -> Trace:
     refused = find(trace, EXPIRATION, "response", errnum=Errno.EINVAL)
