@@ -40,6 +40,14 @@ class Data(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
+class Redirect(msgspec.Struct, frozen=True):
+    """A redirect event: the output of these tasks is in a file."""
+
+    stream: str
+    rank: str
+    path: str
+
+
 class Message(msgspec.Struct, frozen=True):
     """A log event; `level` is a syslog severity."""
 
@@ -91,7 +99,7 @@ def message_in(context: Mapping[str, Any]) -> str:
     return str(context.get("message", ""))
 
 
-def write(context: Header | Data | Message) -> dict[str, Any]:
+def write(context: Header | Data | Redirect | Message) -> dict[str, Any]:
     """The context of an event, without the keys that it does not have."""
     held = msgspec.structs.asdict(context)
     return {key: value for key, value in held.items() if value is not None}

@@ -59,8 +59,8 @@ def stdout(offset: int, data: bytes) -> OutputRead:
 
 def output_log(now: float, ntasks: int, chunks: list[Chunk]) -> str:
     """The log of output that is short."""
-    begin, end = log_begins(now, ntasks), log_ends(now, ntasks, "")
-    return format_eventlog([begin, *log_data(now, chunks), *end])
+    begin, end = log_begins(now, ntasks, {}), log_ends(now, ntasks, "")
+    return format_eventlog([*begin, *log_data(now, chunks), *end])
 
 
 def running() -> ExecScript:

@@ -187,7 +187,7 @@ def test_what_json_would_more_than_double_is_base64(data: bytes, is_text: bool) 
 
 def test_log_of_output_has_one_header_and_an_end_of_each_stream() -> None:
     chunk = Chunk(1, "stdout", 0, b"hi")
-    events = [log_begins(9.0, 3), *log_data(9.0, [chunk]), *log_ends(9.0, 3, "cut")]
+    events = [*log_begins(9.0, 3, {}), *log_data(9.0, [chunk]), *log_ends(9.0, 3, "cut")]
     header, data, log, *ends = [event.context for event in events]
     assert header == {
         "version": 1,

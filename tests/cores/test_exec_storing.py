@@ -13,7 +13,7 @@ from flux_trio.cores.exec.keeping import READ_BYTES_MAX, READ_PARTS_MAX
 from flux_trio.cores.exec.storing import LANE_BYTES_MAX
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.turns import Log
-from flux_trio.formats import job_key, parse_eventlog
+from flux_trio.formats import format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Errno, Level, Request, Response
 from flux_trio.shell.protocol import Done, Started, TaskSize
 from tests.support.exec_script import (
@@ -240,3 +240,24 @@ def test_end_of_the_job_is_in_the_last_commit() -> None:
 def test_late_answers_of_the_kvs_are_nothing_to_us() -> None:
     script = started(7)
     assert script(OutputRead(None, 9, ()), Response("kvs.commit", {}, 0, 999)) == []
+
+
+@pytest.mark.parametrize("errors", [None, {"type": "kvs"}, {"type": "file", "path": "err"}])
+def test_the_log_tells_which_file_has_the_output_of_a_stream(errors: Any) -> None:
+    """RFC 24, Redirect Event; what differs for each task stays a tag, as in flux-core."""
+    options = "system.shell.options.output"
+    attributes = {f"{options}.stdout": {"type": "file", "path": "out-{{id}}-{{taskid}}"}}
+    if errors is not None:
+        attributes[f"{options}.stderr"] = errors
+    script = ExecScript()
+    script.started(7, jobspec(ntasks=2, attributes=attributes), resources({0: 2}))
+    files: Files = {}
+    files_read(script, script(done(7, files)), files)
+    (piece,) = stored_output(script, 7)
+    out = f"out-{format_fluid(7, 'f58')}-{{{{taskid}}}}"
+    paths = {"stdout": out, "stderr": out}
+    if errors is not None:
+        paths = {"stdout": out, **({"stderr": "err"} if "path" in errors else {})}
+    assert [each for each in piece if "path" in each] == [
+        {"stream": stream, "rank": "0-1", "path": path} for stream, path in paths.items()
+    ]

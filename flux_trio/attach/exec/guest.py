@@ -78,9 +78,8 @@ class Contents(msgspec.Struct):
             return
         self._add(now, "init")
         self._add(now, "starting")
-        self.output.append(
-            log_begins(self._stamp(now), ntasks)
-        )  # and with it PLACES: the room is ours
+        self.output += log_begins(self._stamp(now), ntasks, {})
+        # and with it PLACES: the room is ours
 
     def started(self, now: float, shell: Shell) -> None:
         init = {"service": shell.service, "leader-rank": shell.leader_rank, "size": shell.size}

@@ -73,6 +73,7 @@ class Job(msgspec.Struct, eq=False):
     first_exit: FirstExit | None = None  # that task, while others run
     exit_status: int | None = None  # its status, as these rules or its exception say it
     output_limit: int = 0  # bytes of output that are kept
+    output_paths: dict[str, str] = {}  # of the streams that go to files
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING
     nodes: list[int] = []  # of each task: the index of its rank in R

@@ -9,7 +9,7 @@ events, input.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from flux_trio.cores.exec.vocabulary import Chunk
@@ -48,9 +48,14 @@ def limit_of(jobspec: Jobspec, default: int) -> int:
         raise error.at(LIMIT_OPTION) from None
 
 
-def log_begins(now: float, ntasks: int) -> Event:
-    """Return the first event of the log of a job's output."""
-    return Event(now, rfc24.HEADER, rfc24.write(rfc24.header(ntasks)))
+def log_begins(now: float, ntasks: int, paths: Mapping[str, str]) -> list[Event]:
+    """Return the first events of the log of a job's output; `paths` has the files of streams."""
+    ranks = str(Idset.of(range(ntasks)))
+    redirects = [rfc24.Redirect(stream, ranks, path) for stream, path in paths.items()]
+    return [
+        Event(now, rfc24.HEADER, rfc24.write(rfc24.header(ntasks))),
+        *(Event(now, "redirect", rfc24.write(each)) for each in redirects),
+    ]
 
 
 def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:

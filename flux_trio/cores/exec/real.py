@@ -23,7 +23,7 @@ from flux_trio.cores.exec.placement import LayoutError, place_tasks
 from flux_trio.cores.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.storing import Storing
-from flux_trio.cores.exec.tasks import start_request
+from flux_trio.cores.exec.tasks import start_request, told_paths
 from flux_trio.cores.exec.vocabulary import SIGALRM, SIGKILL, SIGTERM, ToShell
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
@@ -168,6 +168,7 @@ class RealJobs(Part):
         job.output_limit = limit_of(jobspec, self._output_limit)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
+        job.output_paths = told_paths(job.id, jobspec, job.resources, job.ntasks, self._id_form)
         nodes = {rank: node for node, rank in enumerate(job.resources.ranks)}
         job.nodes = [nodes[each.rank] for each in placements]
         job.start = start_request(

@@ -76,7 +76,7 @@ class Storing(Part):
             self._put_end(job, chunks)
             return
         now = self._stamp(keeping)
-        events = [log_begins(now, job.ntasks)] if keeping.piece == 0 else []
+        events = log_begins(now, job.ntasks, job.output_paths) if keeping.piece == 0 else []
         events += log_data(now, chunks)
         if not events:  # the files are shorter than they were
             self._arrived(keeping)
@@ -143,7 +143,7 @@ class Storing(Part):
         keeping = job.keeping
         assert keeping is not None
         now = self._stamp(keeping)
-        events = [log_begins(now, job.ntasks)] if keeping.piece == 0 else []
+        events = log_begins(now, job.ntasks, job.output_paths) if keeping.piece == 0 else []
         events += log_data(now, chunks)
         events += log_ends(now, job.ntasks, cut_off(keeping))
         ops = [

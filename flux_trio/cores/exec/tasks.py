@@ -14,7 +14,8 @@ of the shell option `env-expand`. Other shell options, as in flux-core:
 
 - `rlimit`: soft limits by name, such as `{"nofile": 1024, "core": -1}`; -1 means no limit.
 - `output.stdout`, `output.stderr` and `input.stdin`: {"type": "file", "path"}; without
-  `output.stderr` errors go to the file for output. `output.mode`: whether a file is emptied first.
+  `output.stderr` errors go to the file for output, and with {"type": "kvs"} they do not.
+  `output.mode`: whether a file is emptied first.
 - `cpu-affinity` and `gpu-affinity`: with `on`, the default, a task may use all that R has on its
   rank; with `per-task` it may use its share of that; with `off` cores are not bound and gpus are
   not named. CUDA_VISIBLE_DEVICES names the gpus; -1 stands for no gpu.
@@ -41,7 +42,7 @@ from flux_trio.formats import (
     format_fluid,
     format_pmi_taskmap,
 )
-from flux_trio.shell.protocol import PMI_VALUE_CHARS_MAX, Start, Task
+from flux_trio.shell.protocol import PMI_VALUE_CHARS_MAX, STREAMS, Start, Task
 
 Affinity: TypeAlias = Literal["on", "off", "per-task"]
 
@@ -110,16 +111,34 @@ _PLACES: Final = (("input", "stdin"), ("output", "stdout"), ("output", "stderr")
 
 def redirects_of(jobspec: Jobspec) -> dict[str, str]:
     """Return the path template of each stream that has a file."""
-    found = {}
+    found, kept = {}, set[str]()
     for direction, stream in _PLACES:
         value = jobspec.attribute(f"system.shell.options.{direction}.{stream}")
         if isinstance(value, dict) and value.get("type") == "file":
             path = value.get("path")
             if isinstance(path, str) and path:
                 found[stream] = path
-    if "stdout" in found:
+        elif isinstance(value, dict) and value.get("type") == "kvs":
+            kept.add(stream)
+    if "stdout" in found and "stderr" not in kept:
         found.setdefault("stderr", found["stdout"])
     return found
+
+
+def told_paths(
+    jobid: int, jobspec: Jobspec, resources: ResourceSet, ntasks: int, id_form: FluidForm
+) -> dict[str, str]:
+    """Return the files of the streams of output, as the log of the output tells them.
+
+    What is different for each node or task stays a tag, as in flux-core.
+    """
+    name = format_fluid(jobid, id_form)
+    tags = job_tags(jobid, name, jobspec, ntasks, resources.nnodes)
+    return {
+        stream: filled_in(path, tags)
+        for stream, path in redirects_of(jobspec).items()
+        if stream in STREAMS
+    }
 
 
 def takes_input(jobspec: Jobspec) -> bool:
