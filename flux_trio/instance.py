@@ -318,7 +318,7 @@ class Instance:
 
     async def _copy_state(self, path: Path) -> None:
         async with self.connect("backup") as handle:
-            await handle.call(topics.KVS_BACKUP, {"path": str(path)})
+            await handle.call(self._config.edition_value.kvs.own.backup, {"path": str(path)})
 
     async def watch_clock(self) -> None:
         """Report steps of the wall clock to the log and the trace."""
@@ -586,7 +586,7 @@ def _mains(
     """Return the main function of each module, with this configuration."""
     is_unchecked = config.exec.simulate or config.resource.noverify
     mains: dict[str, ModuleMain] = {
-        "kvs": functools.partial(kvs.run, store_factory=given.store),
+        "kvs": functools.partial(kvs.run, store_factory=given.store, edition=config.edition_value),
         "resource": functools.partial(
             resource.run,
             inventory=add_queue_properties(config, given.inventory),

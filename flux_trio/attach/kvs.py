@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.kvs_calls import Ask
-from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
+from flux_trio.messages import Errno, FluxError, Payload, Response, expect_payload, topics
 
 PRIMARY: Final = "primary"
 NAMESPACE_CREATE: Final = "kvs.namespace-create"
@@ -29,6 +28,8 @@ _TREEOBJ: Final = 16  # answer with the treeobj as it is stored
 _EMPTY: Final = b'{"data":{},"type":"dir","ver":1}'
 
 Op: TypeAlias = dict[str, Any]
+Ask: TypeAlias = tuple[str, Payload]
+"""The topic and the payload of a request."""
 
 
 class Tree(msgspec.Struct, frozen=True):

@@ -48,12 +48,10 @@ class SchedBridge:
     def from_core(self, _now: float, message: Passed) -> Sent:
         """Take a message of the core."""
         match message:
-            case Request(topic=topics.KVS_LOOKUP_ALL):
+            case Request(topic=topics.STORE_OWN.lookup_all):
                 reads = Reads(message, our_kvs.LOOKUP_ALL.read(message).keys)
                 for key in reads.keys:
                     self._mail.ask(*kvs.look_up(key), OneValueRead(reads, key))
-            case Request(topic=topics.KVS_COMMIT):
-                self._forward(message, _commit_payload(message))
             case Request() if message.matchtag:
                 self._forward(message, message.payload)
             case _:
@@ -99,12 +97,3 @@ class SchedBridge:
                 )
             case _:
                 pass
-
-
-def _commit_payload(request: Request) -> Payload:
-    """Return the payload of a commit in which the last operation on a key counts."""
-    ops = {
-        key: kvs.put(key, text[0]) if text else kvs.unlink(key)
-        for _, key, *text in our_kvs.COMMIT.read(request).ops
-    }
-    return kvs.commit(ops.values())[1]

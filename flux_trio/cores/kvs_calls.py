@@ -1,16 +1,17 @@
 """What services ask of the kvs, and how they read its answers. Pure.
 
-Each function for a request returns its topic and its payload, for `ask(*look_up(key), call)`. Each
-reader of an answer raises FluxError: the kvs's own error, or EPROTO for another payload.
+Each function for a request returns a value, for `ask_kvs(look_up(key), call)`: the outbox knows the
+edition, whose words the request is in. Each reader of an answer raises FluxError: the kvs's own
+error, or EPROTO for another payload.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.turns import Exit
-from flux_trio.editions import kvs
+from flux_trio.editions import flux_kvs, kvs
 from flux_trio.editions.common import CANCEL, Cancel
 from flux_trio.formats.meanings import KvsOp
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, topics
@@ -25,8 +26,40 @@ may have more. Readers of many values give it as `chars_max` (`read_chars`): a l
 have to wait until it is the only one."""
 _VALUE_CHARS: Final = 512  # of a value where pages are small
 
-Ask: TypeAlias = tuple[str, Payload]
-"""The topic and the payload of a request."""
+Ask: TypeAlias = (
+    kvs.Lookup
+    | kvs.LookupOwn
+    | kvs.LookupAll
+    | kvs.CommitValues
+    | kvs.Commit[KvsOp]
+    | kvs.Page
+    | kvs.CountBelow
+    | kvs.Watch
+)
+"""What a service asks of the kvs; `written` is the request in the words of an edition."""
+
+
+def written(ask: Ask, words: kvs.KvsWords) -> tuple[str, Payload]:
+    """Return the topic and the payload of a request."""
+    match ask:
+        case kvs.Lookup():
+            return topics.KVS_LOOKUP, words.look_up(ask)
+        case kvs.LookupOwn():
+            return words.look_up_own(ask)
+        case kvs.CommitValues():
+            return topics.KVS_COMMIT, words.commit(ask)
+        case kvs.Commit():
+            return words.own.commit, kvs.COMMIT.write(ask)
+        case kvs.LookupAll():
+            return words.own.lookup_all, kvs.LOOKUP_ALL.write(ask)
+        case kvs.Page():
+            return words.own.page, kvs.PAGE.write(ask)
+        case kvs.CountBelow():
+            return words.own.count_below, kvs.PREFIX.write(ask)
+        case kvs.Watch():
+            return words.own.watch, kvs.WATCH.write(ask)
+        case _:
+            assert_never(ask)
 
 
 def read_chars() -> int:
@@ -35,12 +68,17 @@ def read_chars() -> int:
 
 
 def look_up(key: str) -> Ask:
-    return topics.KVS_LOOKUP, kvs.LOOKUP.write(kvs.Lookup(key))
+    return kvs.Lookup(key)
+
+
+def look_up_own(key: str) -> Ask:
+    """Ask for a value that only this project has, such as a piece of output."""
+    return kvs.LookupOwn(key)
 
 
 def look_up_all(keys: list[str], chars_max: int | None = None) -> Ask:
     """Ask for many values; the answer ends with the value that goes beyond `chars_max`."""
-    return topics.KVS_LOOKUP_ALL, kvs.LOOKUP_ALL.write(kvs.LookupAll(keys, chars_max))
+    return kvs.LookupAll(keys, chars_max)
 
 
 def read_page(
@@ -50,38 +88,42 @@ def read_page(
 
     With `reverse` the order is backwards.
     """
-    page = kvs.Page(prefix, limit, after, reverse, values)
-    return topics.KVS_PAGE, kvs.PAGE.write(page)
+    return kvs.Page(prefix, limit, after, reverse, values)
 
 
 def count_below(prefix: str) -> Ask:
-    return topics.KVS_COUNT, kvs.PREFIX.write(kvs.Prefix(prefix))
+    return kvs.CountBelow(prefix)
+
+
+def commit_values(ops: list[KvsOp]) -> Ask:
+    """Ask for a commit of values that outsiders may know, such as R."""
+    return kvs.CommitValues(ops)
 
 
 def commit_ops(ops: list[KvsOp], *, wait: bool = True, frees: bool = False) -> Ask:
-    """Ask for a commit of `ops`; without `wait` the kvs refuses it while its disk is full.
+    """Ask for a commit of `ops`, which may be in our indices.
 
-    With `frees` it leads to more room: the kvs may use the room that is set aside for it.
+    Without `wait` the kvs refuses it while its disk is full. With `frees` it leads to more room:
+    the kvs may use the room that is set aside for it.
     """
-    commit = kvs.Commit(ops, None if wait else False, frees or None)
-    return topics.KVS_COMMIT, kvs.COMMIT.write(commit)
+    return kvs.Commit(ops, None if wait else False, frees or None)
 
 
 def watch_key(key: str) -> Ask:
-    return topics.KVS_WATCH, kvs.WATCH.write(kvs.Watch(key))
+    return kvs.Watch(key)
 
 
-def cancel_watch(matchtag: int) -> Request:
+def cancel_watch(matchtag: int, words: kvs.KvsWords) -> Request:
     """Return the request that ends the watch with this matchtag; it wants no response."""
-    return Request(topics.KVS_CANCEL, CANCEL.write(Cancel(matchtag)), flags=NORESPONSE)
+    return Request(words.own.cancel, CANCEL.write(Cancel(matchtag)), flags=NORESPONSE)
 
 
 def value_in(response: Response) -> str | None:
-    """Return the value that a kvs.lookup has found; None for a key that is absent."""
+    """Return the value that a lookup has found, in whose words ever; None for an absent key."""
     if response.errnum == Errno.ENOENT:
         return None
     check(response)
-    return kvs.VALUE.read(response).value
+    return flux_kvs.value_in(response)
 
 
 def values_in(response: Response) -> list[str | None]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Generic, TypeVar
 
+from flux_trio.cores.kvs_calls import Ask, cancel_watch, written
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import ClearTimer, CommonAction, KeyT, SetTimer
+from flux_trio.editions import Edition
 from flux_trio.formats.meanings import Now, Time
 from flux_trio.messages import Calls, Payload, Request, Response
 
@@ -22,7 +24,8 @@ ActionT = TypeVar("ActionT")
 class Outbox(Part, Generic[CallT, ActionT, KeyT]):
     """`CallT`: the calls. `ActionT`: the core's own actions. `KeyT`: the keys of timers.
 
-    `now` is the time of this turn, seconds since the Unix epoch.
+    `now` is the time of this turn, seconds since the Unix epoch. Requests to the kvs are in the
+    words of `edition`.
     """
 
     now: Now
@@ -30,7 +33,8 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
     timers: dict[KeyT, Time]
     actions: list[CommonAction[KeyT] | ActionT]
 
-    def __init__(self) -> None:
+    def __init__(self, edition: Edition) -> None:
+        self._kvs = edition.kvs
         self.now = 0.0
         self.calls = Calls()
         self.timers = {}
@@ -50,6 +54,18 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         matchtag = self.calls.open(call)
         self.actions.append(Request(topic, payload, matchtag, int(flags)))
         return matchtag
+
+    def ask_kvs(self, ask: Ask, call: CallT, flags: int = 0) -> int:
+        """Send a request to the kvs; as `ask`."""
+        return self.ask(*written(ask, self._kvs), call, flags)
+
+    def request_kvs(self, ask: Ask, matchtag: int = 0, flags: int = 0) -> Request:
+        """Return a request to the kvs."""
+        return Request(*written(ask, self._kvs), matchtag, flags)
+
+    def cancel_watch(self, matchtag: int) -> None:
+        """End a watch of the kvs."""
+        self.send(cancel_watch(matchtag, self._kvs))
 
     def set_timer(self, key: KeyT, at: float) -> None:
         """Ask for one `TimerFired(key)` at the time `at` (seconds since the Unix epoch)."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions import kvs, rfc27, rfc28, rfc32
 from flux_trio.editions.edition import Edition
 
 CLASSIC: Final = Edition(
     name="classic",
     has_native_door=False,
+    kvs=kvs.CLASSIC_WORDS,
     sched_hello=rfc27.HELLO_EMPTY,
     held_job=rfc27.HELD_JOB_WHOLE,
     sched_ready=rfc27.READY,

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions import flux_kvs, rfc27, rfc28, rfc32
 from flux_trio.editions.edition import Edition
 
 CURRENT: Final = Edition(
     name="current",
     has_native_door=True,
+    kvs=flux_kvs.WORDS,
     sched_hello=rfc27.HELLO,
     held_job=rfc27.HELD_JOB,
     sched_ready=rfc27.READY,

@@ -9,6 +9,7 @@ import msgspec
 
 from flux_trio.editions import rfc27, rfc28, rfc32
 from flux_trio.editions.codec import Codec
+from flux_trio.editions.kvs import KvsWords
 
 
 class Edition(msgspec.Struct, frozen=True):
@@ -16,6 +17,9 @@ class Edition(msgspec.Struct, frozen=True):
 
     name: str
     has_native_door: bool  # Flux's own programs speak it, and may come in by the native door
+
+    # RFC 11 and 16
+    kvs: KvsWords
 
     # RFC 27
     sched_hello: Codec[rfc27.Hello]

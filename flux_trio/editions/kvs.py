@@ -1,26 +1,25 @@
-"""Payloads of the kvs service: this project's own, the same in all editions.
+"""Payloads of the kvs that are this project's own, and how an edition asks the kvs (`KvsWords`).
 
-`cores/kvs_calls.py` writes the requests and reads the answers for all services.
+In the edition *classic* the service `kvs` has them all. In *current* the service `store` has those
+that flux-core has not, and `kvs` speaks as in `flux_kvs`. `cores/kvs_calls.py` writes the requests
+and reads the answers for all services.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
 from flux_trio.editions.codec import Codec, codec
 from flux_trio.editions.common import CreditKey, Histogram
 from flux_trio.formats.meanings import KvsKey, KvsOp
+from flux_trio.messages import Payload, topics
 
 OpT = TypeVar("OpT")
 
 PAGE_KEYS_MAX: Final = 10_000  # of one kvs.page
-VAL: Final = "val"
-"""The type of a treeobj that is a value."""
-APPEND: Final = 32
-"""The flag of a change of flux-core that appends to a value."""
 
 
 class Commit(msgspec.Struct, Generic[OpT], frozen=True):
@@ -34,8 +33,21 @@ class Commit(msgspec.Struct, Generic[OpT], frozen=True):
     frees: bool | None = None
 
 
+class CommitValues(msgspec.Struct, frozen=True):
+    """A commit that needs nothing which only this project has: values of `namespace`."""
+
+    ops: list[KvsOp]
+    namespace: str = "primary"
+
+
 class Lookup(msgspec.Struct, frozen=True):
     """The kvs.lookup request."""
+
+    key: KvsKey
+
+
+class LookupOwn(msgspec.Struct, frozen=True):
+    """A lookup of one key that only this project has."""
 
     key: KvsKey
 
@@ -63,6 +75,10 @@ class Prefix(msgspec.Struct, frozen=True):
     """The kvs.dir and kvs.count requests, about the keys below `prefix`; "" means all keys."""
 
     prefix: KvsKey
+
+
+class CountBelow(Prefix, frozen=True):
+    """The kvs.count request."""
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -131,51 +147,6 @@ class Backup(msgspec.Struct, frozen=True):
     path: str
 
 
-class TreeObject(msgspec.Struct, frozen=True):
-    """A value of flux-core's kvs (RFC 11); that of type `val` has its bytes in base64."""
-
-    type: str
-    data: Any
-    ver: Literal[1] = 1
-
-
-class TreeChange(msgspec.Struct, frozen=True):
-    """A change in a kvs.commit of Flux's own programs; null for `dirent` removes the key."""
-
-    key: KvsKey
-    flags: int = 0
-    dirent: TreeObject | None = None
-
-
-class TreeCommit(msgspec.Struct, frozen=True):
-    """The kvs.commit request of Flux's own programs."""
-
-    namespace: str
-    ops: list[TreeChange]
-    flags: int = 0
-
-
-class Root(msgspec.Struct, frozen=True):
-    """The kvs.commit response for Flux's own programs: the root that the commit has made."""
-
-    rootref: str
-    rootseq: int
-
-
-class TreeLookup(msgspec.Struct, frozen=True):
-    """The kvs.lookup request of Flux's own programs."""
-
-    key: KvsKey
-    namespace: str
-    flags: int = 0
-
-
-class TreeValue(msgspec.Struct, frozen=True):
-    """The kvs.lookup response for Flux's own programs: a TreeObject."""
-
-    val: dict[str, Any]
-
-
 class Damage(msgspec.Struct, frozen=True):
     """The event kvs-damaged; the key is "" if it is not known."""
 
@@ -213,8 +184,25 @@ KEYS_PAGE: Final = codec(KeysPage)
 WATCH: Final = codec(Watch)
 BACKUP: Final = codec(Backup)
 CHANGE: Final = codec(Change)
-TREE_COMMIT: Final = codec(TreeCommit)
-ROOT: Final = codec(Root)
-TREE_LOOKUP: Final = codec(TreeLookup)
-TREE_VALUE: Final = codec(TreeValue)
 DAMAGE: Final = codec(Damage)
+
+
+class KvsWords(msgspec.Struct, frozen=True):
+    """How an edition asks the kvs: where what only we have is, and the payloads of the rest."""
+
+    own: topics.StoreTopics
+    is_flux: bool  # `kvs` and `kvs-watch` speak as in `flux_kvs`
+    services: tuple[str, ...]
+    look_up: Callable[[Lookup], dict[str, Any]]  # of one value
+    look_up_own: Callable[[LookupOwn], tuple[str, Payload]]
+    commit: Callable[[CommitValues], dict[str, Any]]
+
+
+CLASSIC_WORDS: Final = KvsWords(
+    own=topics.KVS_OWN,
+    is_flux=False,
+    services=(topics.KVS,),
+    look_up=lambda asked: {"key": asked.key},
+    look_up_own=lambda asked: (topics.KVS_LOOKUP, {"key": asked.key}),
+    commit=lambda asked: {"ops": asked.ops},
+)

@@ -16,6 +16,8 @@ class Errno(IntEnum):
     EACCES = 13
     EBUSY = 16
     EEXIST = 17
+    ENOTDIR = 20
+    EISDIR = 21
     EINVAL = 22
     ENOSPC = 28
     ENOSYS = 38
@@ -39,6 +41,8 @@ _TEXT = {
     Errno.EACCES: "Permission denied",
     Errno.EBUSY: "Device or resource busy",
     Errno.EEXIST: "File exists",
+    Errno.ENOTDIR: "Not a directory",
+    Errno.EISDIR: "Is a directory",
     Errno.EINVAL: "Invalid argument",
     Errno.ENOSPC: "No space left on device",
     Errno.ENOSYS: "Function not implemented",

@@ -5,7 +5,7 @@ RFC 27, 28 and 32 define some names; the others are flux-core's if flux-core has
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 # Service names
 JOB_INGEST: Final = "job-ingest"
@@ -14,6 +14,8 @@ JOB_LIST: Final = "job-list"
 JOB_INFO: Final = "job-info"
 JOB_EXEC: Final = "job-exec"
 KVS: Final = "kvs"
+KVS_WATCHES: Final = "kvs-watch"
+STORE: Final = "store"
 RESOURCE: Final = "resource"
 SCHED: Final = "sched"
 FEASIBILITY: Final = "feasibility"
@@ -122,16 +124,45 @@ INFO_WATCH_CANCEL: Final = "job-info.eventlog-watch-cancel"
 INFO_UPDATES: Final = "job-info.update-watch"  # flux-core's
 INFO_UPDATES_CANCEL: Final = "job-info.update-watch-cancel"
 
-# Key-value store
+# Key-value store: flux-core's methods
 KVS_COMMIT: Final = "kvs.commit"
 KVS_LOOKUP: Final = "kvs.lookup"
-KVS_LOOKUP_ALL: Final = "kvs.lookup-all"
-KVS_WATCH: Final = "kvs.watch"
-KVS_CANCEL: Final = "kvs.watch-cancel"
-KVS_DIR: Final = "kvs.dir"
-KVS_PAGE: Final = "kvs.page"
-KVS_COUNT: Final = "kvs.count"
-KVS_BACKUP: Final = "kvs.backup"
+KVS_LOOKUP_PLUS: Final = "kvs.lookup-plus"
+KVS_GETROOT: Final = "kvs.getroot"
+KVS_WAIT_VERSION: Final = "kvs.wait-version"
+KVS_NAMESPACE_CREATE: Final = "kvs.namespace-create"
+KVS_NAMESPACE_REMOVE: Final = "kvs.namespace-remove"
+KVS_NAMESPACE_LIST: Final = "kvs.namespace-list"
+KVS_WATCH_LOOKUP: Final = "kvs-watch.lookup"
+KVS_WATCH_CANCEL: Final = "kvs-watch.cancel"
+
+
+class StoreTopics(NamedTuple):
+    """The methods of the kvs that only this project has; the service is the edition's."""
+
+    commit: str
+    lookup_all: str
+    watch: str
+    cancel: str
+    dir: str
+    page: str
+    count_below: str
+    backup: str
+
+
+def store_topics(service: str) -> StoreTopics:
+    names = ("commit", "lookup-all", "watch", "watch-cancel", "dir", "page", "count", "backup")
+    return StoreTopics(*(f"{service}.{name}" for name in names))
+
+
+KVS_OWN: Final = store_topics(KVS)
+STORE_OWN: Final = store_topics(STORE)
+COMMITS: Final = (KVS_COMMIT, STORE_OWN.commit)
+LOOKUPS: Final = (KVS_LOOKUP, KVS_OWN.lookup_all, STORE_OWN.lookup_all)
+BACKUPS: Final = (KVS_OWN.backup, STORE_OWN.backup)
+KVS_SERVICES: Final = (KVS, KVS_WATCHES, STORE)
+PAGES: Final = (KVS_OWN.page, STORE_OWN.page)
+"""The methods by which the services of all editions write and read values."""
 
 # Resource administration
 RESOURCE_STATUS: Final = "resource.status"
@@ -194,11 +225,12 @@ MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 
 STREAMS: Final = frozenset(
     {
-        *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, LIST_LIST, INFO_WATCH, KVS_WATCH),
+        *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, LIST_LIST, INFO_WATCH),
+        *(KVS_OWN.watch, STORE_OWN.watch, KVS_WATCH_LOOKUP),
         *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET, INFO_UPDATES),
         RESOURCE_JOURNAL,
         # of flux-core alone
-        *("kvs-watch.lookup", "groups.get"),
+        "groups.get",
         *("overlay.health", "overlay.monitor", "overlay.trace", "state-machine.monitor"),
         *("bootstrap.whois", "sdbus.subscribe", "shutdown.start"),
     }

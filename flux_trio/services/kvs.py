@@ -31,6 +31,7 @@ from flux_trio.cores.kvs.ops import (
     StoreOps,
 )
 from flux_trio.cores.pages import page_size
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.messages import Level, topics
 from flux_trio.process.threads import OWN
 from flux_trio.services.at_once import KvsAtOnce
@@ -49,6 +50,7 @@ async def run(
     handle: Handle,
     store_factory: Callable[[], Store],
     *,
+    edition: Edition = CLASSIC,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `kvs.*` from the store that `store_factory` opens, until cancelled.
@@ -58,26 +60,29 @@ async def run(
     """
     store = store_factory()  # it may block: no service runs before the kvs
     try:
-        handle.register(topics.KVS)
+        for service in edition.kvs.services:
+            handle.register(service)
         handle.subscribe(topics.SERVICE_BACK_EVENT)
         for level, text in store.remarks:
             handle.log(level, text)
         if store.waits_for_disk:
-            await _serve_from_disk(handle, store, task_status)
+            await _serve_from_disk(handle, store, edition, task_status)
         else:
-            core = KvsAtOnce(store, make_core(handle, KvsCore).turns)
+            core = KvsAtOnce(
+                store, make_core(handle, KvsCore, handle.userid, edition=edition).turns
+            )
             await run_core(handle, core, task_status=task_status)
     finally:
         await _close(handle, store)
 
 
 async def _serve_from_disk(
-    handle: Handle, store: Store, task_status: trio.TaskStatus[None]
+    handle: Handle, store: Store, edition: Edition, task_status: trio.TaskStatus[None]
 ) -> None:
     to_store, work = trio.open_memory_channel[Work](WORK_MAX)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_in_order, handle, store, work)
-        turns = make_core(handle, KvsCore).turns
+        turns = make_core(handle, KvsCore, handle.userid, edition=edition).turns
         await run_core(handle, turns, to_store.send_nowait, task_status=task_status)
         nursery.cancel_scope.cancel()
 

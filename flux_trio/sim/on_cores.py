@@ -142,7 +142,7 @@ def _boot(world: World[Party], asked: Asked, manager: JobManagerAtOnce) -> None:
     plans = module_plans(
         asked.config,
         asked.machine,
-        kvs=lambda: KvsAtOnce(MemoryStore(), KvsCore()),
+        kvs=lambda: KvsAtOnce(MemoryStore(), KvsCore(edition=asked.config.edition_value)),
         job_manager=lambda: manager,
         missing={},
     )

@@ -15,6 +15,7 @@ import trio.testing
 
 from flux_trio.broker import Handle
 from flux_trio.editions import CLASSIC, Edition
+from flux_trio.editions.kvs import CommitValues
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType
 from flux_trio.editions.rfc28 import DEFAULT_GROUP, Acquire
 from flux_trio.formats import Idset, ResourceSet, format_r, job_key, parse_r
@@ -125,7 +126,8 @@ class FakeScheduler(Fake):
         else:
             bits = {rank: (1 << n) - 1 for rank, n in cores.items()}
         text = r_of(bits, self.handle.now())
-        await self.handle.call(topics.KVS_COMMIT, {"ops": [["put", job_key(jobid, "R"), text]]})
+        put = CommitValues([["put", job_key(jobid, "R"), text]])
+        await self.handle.call(topics.KVS_COMMIT, self.edition.kvs.commit(put))
         return parse_r(text)
 
     def _free_place(self) -> tuple[int, int]:

@@ -18,7 +18,8 @@ import msgspec
 from flux_trio.broker import Handle, ModuleSpec
 from flux_trio.config import Config, check_edition, parse_config
 from flux_trio.cores.job_manager.calls import User
-from flux_trio.editions import Edition
+from flux_trio.editions import Edition, flux_kvs
+from flux_trio.editions.kvs import Lookup
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import (
     IDS_MAX,
@@ -387,8 +388,9 @@ class PlayedExec:
     def _ranks_of(self, job: InstanceJob) -> str:
         """Return the ranks of R. Raises FluxError if the job has no R."""
         check_job(self._instance, job)
-        text = self._instance.request(topics.KVS_LOOKUP, {"key": job_key(job.id, "R")})["value"]
-        return str(parse_r(text).ranks)
+        asked = flux_kvs.look_up(Lookup(job_key(job.id, "R")))
+        found = self._instance.request(topics.KVS_LOOKUP, asked)
+        return str(parse_r(flux_kvs.value_of(found)).ranks)
 
     def _tell(self, job: InstanceJob, *kinds: str, **more: str) -> None:
         check_job(self._instance, job)

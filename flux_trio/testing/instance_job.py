@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from flux_trio.editions import flux_kvs
+from flux_trio.editions.kvs import Lookup
 from flux_trio.formats import EVENTLOG, Event, Jobspec, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import Job, JobState, replay
@@ -60,8 +62,9 @@ class InstanceJob:
     @property
     def events(self) -> list[Event]:
         """The eventlog so far (RFC 21)."""
-        payload = {"key": job_key(self.id, EVENTLOG)}
-        return parse_eventlog(self._requests.request(topics.KVS_LOOKUP, payload)["value"])
+        asked = flux_kvs.look_up(Lookup(job_key(self.id, EVENTLOG)))
+        found = self._requests.request(topics.KVS_LOOKUP, asked)
+        return parse_eventlog(flux_kvs.value_of(found))
 
     @property
     def names(self) -> list[str]:

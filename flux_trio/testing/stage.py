@@ -14,6 +14,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import User
+from flux_trio.editions.kvs import CommitValues
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, format_r, job_key
@@ -166,7 +167,8 @@ class Stage:
         )
         key = job_key(jobid, "R")
         text = format_r(resources)
-        await self._sched.call(topics.KVS_COMMIT, {"ops": [["put", key, text]]})
+        put = CommitValues([["put", key, text]])
+        await self._sched.call(topics.KVS_COMMIT, self._edition.kvs.commit(put))
         granted = AllocAnswer(jobid, AllocType.SUCCESS, R=resources)
         request = self.offered.pop(jobid)
         self._sched.send(_response(request, self._edition.alloc_answer.write(granted)))

@@ -124,7 +124,7 @@ class _RestTracker:
 
 def _is_call_of_kvs(request: Request) -> bool:
     is_call = request.matchtag and not request.is_streaming
-    return bool(is_call) and service_of(request.topic) == topics.KVS
+    return bool(is_call) and service_of(request.topic) in topics.KVS_SERVICES
 
 
 def _is_awaited(message: Message | None) -> bool:

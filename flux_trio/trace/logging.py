@@ -83,7 +83,7 @@ class _Followed:
 
     def events(self, each: Routed) -> Iterator[Event]:
         """Yield the new events that a message has."""
-        if self._is_alone and is_of_manager(each, topics.KVS_COMMIT):
+        if self._is_alone and any(is_of_manager(each, topic) for topic in topics.COMMITS):
             found = list(events_stored(each))
         else:
             found = list(_events_told(each, self._since))
@@ -187,7 +187,7 @@ def _is_caused(each: Routed, event: Logged) -> bool:
     if not is_of_manager(each) or not isinstance(each.message, Request):
         return False
     topic = each.message.topic
-    if topic == topics.KVS_COMMIT:
+    if topic in topics.COMMITS:
         key = (event.jobid, event.timestamp, event.name)
         return any(stored.key == key for stored in events_stored(each))
     if topic == topics.SCHED_EXPIRATION or _payload(each).get("id") != event.jobid:

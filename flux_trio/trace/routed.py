@@ -27,7 +27,7 @@ EXITED: Final = 3
 """The status that it sends when it ends, also after an error."""
 
 _ANSWERED_IN_ORDER: Final = {
-    *(topics.KVS_COMMIT, topics.KVS_LOOKUP, topics.JOB_SUBMIT, topics.SCHED_EXPIRATION)
+    *(*topics.COMMITS, topics.KVS_LOOKUP, topics.JOB_SUBMIT, topics.SCHED_EXPIRATION)
 }
 """Requests whose answers come in their order, so that each answer has its request."""
 _ANSWERED_ALONE: Final = {topics.INGEST_SUBMIT, topics.JOB_UPDATE, topics.JOB_RAISE}

@@ -232,7 +232,7 @@ async def test_answer_that_is_not_what_it_says_ends_with_its_topic_and_key(
         (
             {"kvs.lookup": {"val": {"type": "dir"}}},
             held(7),
-            f"kvs.lookup-all: {job_key(7, 'R')}: kvs.lookup: payload.val: "
+            f"store.lookup-all: {job_key(7, 'R')}: kvs.lookup: payload.val: "
             "expected a treeobj of type val",
         ),
         ({"job-manager.sched-ready": (Errno.EPROTO, "no")}, held(7), "job-manager.sched-ready: no"),

@@ -9,6 +9,8 @@ import pytest
 from flux_trio.attach import kvs
 from flux_trio.attach.mail import TAGS_AFTER
 from flux_trio.attach.sched_bridge import PING_MANAGER, SchedBridge
+from flux_trio.editions import CURRENT
+from flux_trio.editions.kvs import CommitValues
 from flux_trio.messages import Errno, Event, Message, Request, Response, topics
 
 NOW = 1.0
@@ -53,9 +55,9 @@ def test_calls_have_matchtags_of_their_own_and_answers_find_back(bridge: SchedBr
     assert answered(bridge, ready, {"count": 3}) == []  # it is over
 
 
-def test_commit_has_treeobjs_and_the_last_operation_on_a_key_counts(bridge: SchedBridge) -> None:
-    ops = [["put", KEYS[0], "{}"], ["put", KEYS[1], "{}"], ["unlink", KEYS[1]]]
-    (commit,) = to_broker(bridge, topics.KVS_COMMIT, {"ops": ops})
+def test_a_commit_passes_as_it_is(bridge: SchedBridge) -> None:
+    asked = CURRENT.kvs.commit(CommitValues([["put", KEYS[0], "{}"], ["unlink", KEYS[1]]]))
+    (commit,) = to_broker(bridge, topics.KVS_COMMIT, asked)
     assert commit.payload == {
         "namespace": "primary",
         "flags": 0,
@@ -71,7 +73,7 @@ def test_commit_has_treeobjs_and_the_last_operation_on_a_key_counts(bridge: Sche
 class TestLookups:
     @pytest.fixture
     def asked(self, bridge: SchedBridge) -> list[Request]:
-        return to_broker(bridge, topics.KVS_LOOKUP_ALL, {"keys": KEYS})
+        return to_broker(bridge, topics.STORE_OWN.lookup_all, {"keys": KEYS})
 
     def test_one_request_reads_one_key(self, asked: list[Request]) -> None:
         wanted = [{"key": key, "namespace": "primary", "flags": 0} for key in KEYS]
@@ -83,7 +85,7 @@ class TestLookups:
     ) -> None:
         assert answered(bridge, asked[1], {"val": kvs.treeobj("two")}) == []
         (answer,) = answered(bridge, asked[0], {"val": kvs.treeobj("one")})
-        assert answer == Response(topics.KVS_LOOKUP_ALL, {"values": ["one", "two"]}, 0, 5)
+        assert answer == Response(topics.STORE_OWN.lookup_all, {"values": ["one", "two"]}, 0, 5)
 
     def test_key_that_is_absent_is_null(self, bridge: SchedBridge, asked: list[Request]) -> None:
         answered(bridge, asked[0], None, Errno.ENOENT)
@@ -106,7 +108,7 @@ class TestLookups:
         self, bridge: SchedBridge, asked: list[Request], payload: Any, errnum: int, text: str
     ) -> None:
         (answer,) = answered(bridge, asked[1], payload, errnum)
-        assert (answer.topic, answer.matchtag) == (topics.KVS_LOOKUP_ALL, 5)
+        assert (answer.topic, answer.matchtag) == (topics.STORE_OWN.lookup_all, 5)
         assert answer.errnum == (errnum or Errno.EPROTO)
         assert answer.payload == text.format(key=KEYS[1])
         assert answered(bridge, asked[0], None, Errno.EIO) == []

@@ -108,7 +108,7 @@ def test_without_the_service_a_job_is_taken(errnum: Errno) -> None:
     script = Script(config=CURRENT)
     (check,) = checked(script, submission())
     (commit,) = script.answer(check, errnum=errnum)
-    assert commit.topic == "kvs.commit"
+    assert commit.topic == "store.commit"
 
 
 def test_jobs_of_a_turn_that_ask_for_the_same_are_asked_about_once_and_keep_their_order() -> None:
@@ -126,7 +126,7 @@ def test_jobs_of_a_turn_that_ask_for_the_same_are_asked_about_once_and_keep_thei
 
 def test_novalidate_asks_nobody_and_has_the_number_of_flux_core() -> None:
     (commit,) = Script(config=CURRENT)(submission(flags=NOVALIDATE))
-    assert commit.topic == "kvs.commit"
+    assert commit.topic == "store.commit"
     (refusal,) = Script(config=CURRENT)(guests(flags=NOVALIDATE))
     assert refusal.errnum == Errno.EPERM
     assert CURRENT.edition_value.first_flag * JobFlag.NOVALIDATE == NOVALIDATE

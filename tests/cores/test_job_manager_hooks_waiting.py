@@ -13,6 +13,7 @@ from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.job_manager.replies import HANDLERS
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import NoteAll
+from flux_trio.editions import CLASSIC
 from flux_trio.formats import parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import (
@@ -213,7 +214,7 @@ def test_records_of_plugins_are_among_the_events_of_the_turn_in_order() -> None:
 
 
 def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
-    ledger = Parts(Outbox(), 1, Config()).ledger
+    ledger = Parts(Outbox(CLASSIC), 1, Config()).ledger
     job = ActiveJob(Job(7, SUBMIT), ledger.jobspecs.keep(1, b"{}"))
     ledger.step_hook(job, HookEvent.ASK)
     with pytest.raises(InvalidTransition) as info:
@@ -230,7 +231,7 @@ def test_every_open_call_has_a_part_for_its_answer() -> None:
 
 
 def test_event_that_has_no_place_names_the_job_and_the_events_before() -> None:
-    ledger = Parts(Outbox(), 1, Config()).ledger
+    ledger = Parts(Outbox(CLASSIC), 1, Config()).ledger
     jobs = [ActiveJob(Job(n, SUBMIT), ledger.jobspecs.keep(1, b"{}")) for n in (7, 8)]
     for job in jobs:
         ledger.admit(job, SUBMIT, 2)

@@ -322,7 +322,7 @@ def test_history_is_without_purged_jobs(m: ManagerScript) -> None:
 
 def test_start_reads_active_jobs_alone(m: ManagerScript) -> None:
     again = m.restarted()
-    looked_up = [each for each in again.kvs_asked if each.topic == topics.KVS_LOOKUP_ALL]
+    looked_up = [each for each in again.kvs_asked if each.topic == topics.KVS_OWN.lookup_all]
     keys = [each for request in looked_up for each in request.payload["keys"]]
     assert [each for each in keys if each.startswith("job.")] == [
         f"{key(6)}.{part}" for part in ("eventlog", "jobspec", "R")

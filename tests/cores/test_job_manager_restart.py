@@ -46,7 +46,7 @@ def test_environments_of_jobs_are_read_in_slices_and_not_kept(m: ManagerScript) 
     for jobid in range(1, 9):
         m.submit(jobid, environment={"X": "x" * (READ_CHARS_MAX // 3)})
     again = m.restarted()
-    lookups = [each for each in again.kvs_asked if each.topic == topics.KVS_LOOKUP_ALL]
+    lookups = [each for each in again.kvs_asked if each.topic == topics.KVS_OWN.lookup_all]
     assert [len(each.payload["keys"]) for each in lookups[-3:]] == [24, 16, 7]
     assert all(each.payload["chars_max"] == READ_CHARS_MAX for each in lookups[-3:])
     assert {again.state(jobid) for jobid in range(1, 9)} == {JobState.SCHED}

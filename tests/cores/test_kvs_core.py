@@ -174,6 +174,7 @@ def test_what_was_asked_is_counted() -> None:
         "watch-credit",
         "watch-cancel",
         "backup",
+        "stats-clear",
         "disconnect",
     )
     counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)

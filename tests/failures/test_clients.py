@@ -73,7 +73,7 @@ async def test_streams_of_a_client_that_goes_are_cancelled(autojump_clock: MockC
             ann.send_nowait(Request(topics.INFO_WATCH, {"id": running}, 1, STREAMING))
             ann.send_nowait(Request(topics.JOB_JOURNAL, {}, 2, STREAMING))
             key = "job.0000.0000.0000.0000.eventlog"
-            ann.send_nowait(Request(topics.KVS_WATCH, {"key": key}, 3, STREAMING))
+            ann.send_nowait(Request(topics.KVS_OWN.watch, {"key": key}, 3, STREAMING))
             ann.send_nowait(Request("broker.subscribe", {"topic": "job-exception"}, 4))
             assert {message.matchtag for message in await read_all(ann)} >= {1, 2, 4}
         before = len(s.records)

@@ -212,7 +212,7 @@ def damage(file: Path, key: str, old: str, new: str) -> None:
 
 
 async def keys_below(s: Scene, prefix: str) -> list[str]:
-    keys: list[str] = (await s.call(topics.KVS_DIR, {"prefix": prefix}))["keys"]
+    keys: list[str] = (await s.call(topics.KVS_OWN.dir, {"prefix": prefix}))["keys"]
     return keys
 
 

@@ -66,7 +66,7 @@ class Watched:
     async def stored(self, jobid: int) -> dict[str, str]:
         """Everything below the job's directory."""
         directory = format_fluid(jobid, "kvs")
-        keys = (await self.handle.call(topics.KVS_DIR, {"prefix": directory}))["keys"]
+        keys = (await self.handle.call(topics.KVS_OWN.dir, {"prefix": directory}))["keys"]
         return {key: await self.value(jobid, key.removeprefix(f"{directory}.")) for key in keys}
 
     def sent(self, party: str) -> list[Any]:

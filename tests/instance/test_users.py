@@ -62,7 +62,7 @@ async def test_the_owner_needs_no_token(tmp_path: Path) -> None:
     async with instance_of(ME, tmp_path), connected(tmp_path) as client:
         jobid = (await client.submit(SPEC)).id
         assert jobid > 0
-        assert (await client.call(topics.KVS_DIR, {"prefix": "job"}))["keys"]
+        assert (await client.call(topics.KVS_OWN.dir, {"prefix": "job"}))["keys"]
     assert not (tmp_path / "local").exists()
 
 
@@ -131,7 +131,7 @@ async def test_in_the_instances_own_process_peers_may_be_anybody(
 ) -> None:
     async with instance_of(ME, tmp_path) as instance:
         async with instance.connect(userid=claimed) as owner:
-            assert await owner.call(topics.KVS_DIR, {"prefix": "job"}) == {"keys": []}
+            assert await owner.call(topics.KVS_OWN.dir, {"prefix": "job"}) == {"keys": []}
         async with instance.connect(userid=SOMEBODY) as guest:
             with pytest.raises(FluxError, match="requires owner"):
-                await guest.call(topics.KVS_DIR, {"prefix": "job"})
+                await guest.call(topics.KVS_OWN.dir, {"prefix": "job"})

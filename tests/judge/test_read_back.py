@@ -58,8 +58,10 @@ class Trace(ByHand):
         text = "".join(f"{line.decode()}\n" for line in lines)
         keys = [job_key(JOB, "jobspec"), job_key(JOB, "eventlog")]
         found = {"values": ["{}", text]}
-        self.put(Kind.SEND, Request(topics.KVS_LOOKUP_ALL, {"keys": keys}, 3))
-        self.put(Kind.RECV, Response(topics.KVS_LOOKUP_ALL, found, matchtag=3, routes=(MANAGER,)))
+        self.put(Kind.SEND, Request(topics.KVS_OWN.lookup_all, {"keys": keys}, 3))
+        self.put(
+            Kind.RECV, Response(topics.KVS_OWN.lookup_all, found, matchtag=3, routes=(MANAGER,))
+        )
 
 
 LOST: Final = [

@@ -179,7 +179,7 @@ async def _lookup(client: Client, jobid: int, key: str) -> str:
 
 async def _stored(client: Client) -> set[int]:
     """The ids of the jobs of which anything is stored."""
-    keys: list[str] = (await client.call(topics.KVS_DIR, {"prefix": "job"}))["keys"]
+    keys: list[str] = (await client.call(topics.KVS_OWN.dir, {"prefix": "job"}))["keys"]
     return {parse_fluid(each) for each in map(job_directory_of, keys) if each is not None}
 
 

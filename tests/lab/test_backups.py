@@ -38,7 +38,7 @@ from flux_trio.store.backup import BackupError, read_mark
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.trace import Record
 
-AT_ITS_END = When(topics.KVS_BACKUP, type="response")
+AT_ITS_END = When(topics.KVS_OWN.backup, type="response")
 BEFORE_ITS_END = When("job-exec.start", nth=16, type="response")
 
 
@@ -65,7 +65,7 @@ def played(plan: Plan) -> tuple[Outcome, set[str], list[int]]:
     def note(record: Record) -> None:
         message = record.message
         is_sent = record.kind == "send" and isinstance(message, Response)
-        if is_sent and message.topic == topics.KVS_BACKUP:
+        if is_sent and message.topic == topics.KVS_OWN.backup:
             answers.append(message.errnum)
 
     sinks = [situations.observe, note]

@@ -73,7 +73,7 @@ def test_every_kind_of_meeting_is_drawn() -> None:
             getattr(each, "module", "") == "sched" for each in faults
         ):
             seen["resources are stored"] += 1
-        elif places & {topics.SCHED_HELLO, topics.SCHED_READY, topics.KVS_LOOKUP_ALL}:
+        elif places & {topics.SCHED_HELLO, topics.SCHED_READY, topics.KVS_OWN.lookup_all}:
             seen["hello is answered"] += 1
         elif "Shrink" in kinds:
             seen["shrunk and back"] += 1

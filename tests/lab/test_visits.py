@@ -99,7 +99,7 @@ def test_history_is_read_over_several_pages() -> None:
 
 def test_jobs_of_a_page_are_purged_before_job_list_gets_it() -> None:
     """It hangs when it has asked for the page, and then takes what waits in any order."""
-    asked = When(topics.KVS_PAGE, 4, "send", party=topics.JOB_LIST)
+    asked = When(topics.KVS_OWN.page, 4, "send", party=topics.JOB_LIST)
     again = Reload("job-list", When(topics.JOB_HISTORY, 1, "send", "response"))
     faults = (again, Linger("job-list", asked, 0.5))
     actions = (Do(60.0, "history"), Do(60.0, "purge", when=asked))

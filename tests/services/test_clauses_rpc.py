@@ -29,7 +29,7 @@ KEY = "some.key"
 
 def watch(kvs: InstantKvs, sender: str) -> None:
     """Open a watch whose matchtag is 1, as everybody's is."""
-    (first,) = kvs.take(Request(topics.KVS_WATCH, {"key": KEY}, 1, int(Flag.STREAMING)), sender)
+    (first,) = kvs.take(Request(topics.KVS_OWN.watch, {"key": KEY}, 1, int(Flag.STREAMING)), sender)
     assert first.routes == (sender,)
 
 
@@ -49,9 +49,9 @@ def watched_kvs() -> InstantKvs:
 def test_a_cancel_ends_the_senders_own_request_and_is_not_answered():
     """6.cancel.1, 6.cancel.2, 6.cancel.3, 6.matchtag.2: by sender and matchtag, with ECANCELED."""
     kvs = watched_kvs()
-    cancel = Request(topics.KVS_CANCEL, {"matchtag": 1}, 2, int(Flag.NORESPONSE))
+    cancel = Request(topics.KVS_OWN.cancel, {"matchtag": 1}, 2, int(Flag.NORESPONSE))
     told = [(each.topic, each.errnum, each.routes) for each in kvs.take(cancel, "bob")]
-    assert told == [(topics.KVS_WATCH, Errno.ECANCELED, ("bob",))]
+    assert told == [(topics.KVS_OWN.watch, Errno.ECANCELED, ("bob",))]
     assert watchers_told(kvs) == ["alice"]
 
 

@@ -18,9 +18,10 @@ from flux_trio.cores.exec.vocabulary import (
 from flux_trio.cores.stored_jobs import output_key
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.editions import CLASSIC, Edition
-from flux_trio.formats import Jobspec, ResourceSet, job_key, parse_eventlog
-from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
+from flux_trio.formats import Jobspec, ResourceSet, job_key, parse_eventlog, treeobj
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, service_of, topics
 from flux_trio.shell.protocol import Done, Started
+from flux_trio.trace.kvs import operations_of
 from tests.support.asking import OWNER_USERID, asked, gone
 
 HELLO_AT = 100.0  # seconds since the Unix epoch: when the script's hello is accepted
@@ -99,7 +100,7 @@ class ExecScript:
         while actions:
             answers = []
             for action in actions:
-                if isinstance(action, Request) and action.topic.startswith("kvs."):
+                if isinstance(action, Request) and service_of(action.topic) in topics.KVS_SERVICES:
                     answers.append(self._kvs(action))
                 elif isinstance(action, Request) and action.topic == "job-manager.events-journal":
                     self.journal = action
@@ -162,16 +163,20 @@ class ExecScript:
             key = request.payload["key"]
             self.lookups.append(key)
             if key in self.kvs:
-                payload = {"value": self.kvs[key]}
+                value = self.kvs[key]
+                is_flux = "flags" in request.payload
+                payload = {"val": treeobj.val(value)} if is_flux else {"value": value}
             else:
                 errnum, payload = Errno.ENOENT, f"{key}: not found"
-        elif request.topic == "kvs.lookup-all":
+        elif request.topic in topics.LOOKUPS:
             payload = {"values": [self.kvs.get(key) for key in request.payload["keys"]]}
-        elif request.topic == "kvs.count":
+        elif request.topic in ("kvs.count", "store.count"):
             below = f"{request.payload['prefix']}."
             payload = {"count": sum(key.startswith(below) for key in self.kvs)}
         else:
-            ops = request.payload["ops"]
+            ops = [
+                [op, key, *filter(None, [text])] for op, key, text in operations_of(request.payload)
+            ]
             refused = [op[1] for op in ops if op[1] in self.refused_keys]
             if refused:
                 self.refused_keys.discard(refused[0])

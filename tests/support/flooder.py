@@ -58,7 +58,7 @@ def submissions() -> Iterator[bytes]:
 def streams() -> Iterator[bytes]:
     for start in range(1, STREAMS, 100):
         batch = [
-            encode(Request(topics.KVS_WATCH, {"key": "none"}, tag, int(Flag.STREAMING)))
+            encode(Request(topics.KVS_OWN.watch, {"key": "none"}, tag, int(Flag.STREAMING)))
             for tag in range(start, start + 100)
         ]
         yield frame(b"".join(batch))

@@ -7,7 +7,7 @@ from typing import Any
 from flux_trio.config import Config
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.formats import Jobspec
-from flux_trio.messages import Request, Response
+from flux_trio.messages import Request, Response, topics
 from tests.support.asking import asked, asked_by_guest
 
 NOW = 1_700_000_000.5
@@ -61,7 +61,7 @@ def told(actions: list[Any]) -> list[tuple[str, int, int, Any]]:
 def stored(commit: Request) -> list[list[str]]:
     """The operations of a commit."""
     assert isinstance(commit.payload, dict)
-    assert commit.topic == "kvs.commit"
+    assert commit.topic in topics.COMMITS
     ops: list[list[str]] = commit.payload["ops"]
     return ops
 

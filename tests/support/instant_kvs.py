@@ -8,6 +8,7 @@ import msgspec
 
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Fetched, Stored
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.messages import ROLE_OWNER, Request, Response
 from flux_trio.store.executing import execute
 from flux_trio.store.stores import MemoryStore
@@ -17,9 +18,11 @@ from tests.support.asking import OWNER_USERID, asked
 class InstantKvs:
     """What it returns is in the order it would be sent, watchers' answers included."""
 
-    def __init__(self) -> None:
-        self._core = KvsCore()
+    def __init__(self, edition: Edition = CLASSIC) -> None:
+        self._own = edition.kvs.own
+        self._core = KvsCore(edition=edition)
         self._store = MemoryStore()
+        self._run([self._do(each) for each in self._core.start(0.0)])
 
     def take(self, request: Request, sender: str) -> list[Response]:
         """The answers to a request as a core of the module `sender` makes it."""
@@ -30,7 +33,7 @@ class InstantKvs:
 
     def commit(self, *ops: list[str]) -> list[Response]:
         """Somebody else's commit: what watchers are told."""
-        told = self._run([asked("kvs.commit", {"ops": list(ops)}, by="somebody")])
+        told = self._run([asked(self._own.commit, {"ops": list(ops)}, by="somebody")])
         return [response for response in told if response.routes != ("somebody",)]
 
     def value(self, key: str) -> str | None:

@@ -152,7 +152,7 @@ class ListedJobs:
                     assert isinstance(action.payload, dict)
                     if action.topic == topics.KVS_LOOKUP:
                         self.lookups.append(action.payload["key"])
-                    elif action.topic == topics.KVS_LOOKUP_ALL:
+                    elif action.topic == topics.KVS_OWN.lookup_all:
                         self.lookups += action.payload["keys"]
                     self.answers += self.kvs.take(action, NAME)
                 case Request() if service_of(action.topic) == topics.JOB_EXEC:

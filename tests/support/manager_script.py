@@ -174,7 +174,7 @@ class ManagerScript:
         self.plugins.everything = everything
         self.core: Any = JobManagerCore(OWNER_USERID, config)
         self.edition = (config or Config()).edition_value
-        self.kvs = InstantKvs() if kvs is None else kvs
+        self.kvs = InstantKvs(self.edition) if kvs is None else kvs
         self.commits_wait = commits_wait
         self.commits: deque[Request] = deque()  # not answered yet
         self.lookups_wait = lookups_wait
@@ -415,18 +415,18 @@ class ManagerScript:
 
     def _do(self, action: Any) -> list[Any]:
         match action:
-            case Request(topic=topics.KVS_COMMIT) if self.commits_wait:
+            case Request(topic=topic) if self.commits_wait and topic in topics.COMMITS:
                 self.commits.append(action)
                 self._did.append(commit_line(action))
                 return []
-            case Request(topic=topics.KVS_LOOKUP_ALL) if self.lookups_wait and _is_of_r(action):
+            case Request(topic=topic) if self.lookups_wait and _is_of_r(action, topic):
                 self.lookups.append(action)
                 return []
             case Request(topic=topics.RESOURCE_STATUS):
                 return [_status(action, self.inventory)]
             case FindUser(userid) if userid in self._users:
                 return [UserFound(userid, self._users[userid])]
-            case Request() if service_of(action.topic) == topics.KVS:
+            case Request() if service_of(action.topic) in topics.KVS_SERVICES:
                 self.kvs_asked.append(action)
                 return list(self.kvs.take(action, NAME))
             case SetTimer(key=each, at=at):
@@ -480,9 +480,10 @@ def start_answer(jobid: int, kind: str, service: str = "job-exec") -> Response:
     return Response(f"{service}.start", {"id": jobid, "type": name, "data": data})
 
 
-def _is_of_r(lookup: Request) -> bool:
+def _is_of_r(lookup: Request, topic: str) -> bool:
     assert isinstance(lookup.payload, dict)
-    return all(each.endswith(".R") for each in lookup.payload["keys"])
+    keys = lookup.payload.get("keys", ())
+    return topic in topics.LOOKUPS and bool(keys) and all(each.endswith(".R") for each in keys)
 
 
 def _granted(inputs: Iterable[Any]) -> list[int]:

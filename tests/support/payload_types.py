@@ -75,12 +75,12 @@ def _of_kvs(_core: KvsCore) -> PayloadTypes:
     return {
         topics.KVS_COMMIT: CommitOps,
         topics.KVS_LOOKUP: kvs.Lookup,
-        topics.KVS_LOOKUP_ALL: kvs.LookupAll,
-        topics.KVS_DIR: kvs.Prefix,
-        topics.KVS_PAGE: Page,
-        topics.KVS_COUNT: kvs.Prefix,
-        topics.KVS_WATCH: kvs.Watch,
-        topics.KVS_BACKUP: kvs.Backup,
+        topics.KVS_OWN.lookup_all: kvs.LookupAll,
+        topics.KVS_OWN.dir: kvs.Prefix,
+        topics.KVS_OWN.page: Page,
+        topics.KVS_OWN.count_below: kvs.Prefix,
+        topics.KVS_OWN.watch: kvs.Watch,
+        topics.KVS_OWN.backup: kvs.Backup,
     }
 
 

@@ -11,7 +11,8 @@ from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import ResourceSet, job_key
-from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages import Errno, Request, Response, service_of, topics
+from flux_trio.trace.kvs import operations_of
 from tests.support.asking import asked
 
 MANAGER = "job-manager"
@@ -70,7 +71,11 @@ class SchedScript:
         waiting = list(inputs)
         while waiting:
             actions = self.core.turn(self.now, waiting)
-            asked_kvs = [a for a in actions if isinstance(a, Request) and a.topic.startswith("kvs")]
+            asked_kvs = [
+                a
+                for a in actions
+                if isinstance(a, Request) and service_of(a.topic) in topics.KVS_SERVICES
+            ]
             done += [action for action in actions if action not in asked_kvs]
             self.unanswered += asked_kvs
             waiting = [] if self.kvs_waits else self.take_kvs_answers()
@@ -83,10 +88,11 @@ class SchedScript:
 
     def _kvs(self, request: Request) -> Response:
         assert isinstance(request.payload, dict)
-        if request.topic == topics.KVS_LOOKUP_ALL:
+        if request.topic in topics.LOOKUPS:
             return answer(request, {"values": [self.kvs.get(k) for k in request.payload["keys"]]})
-        self.commits.append(request.payload["ops"])
-        for op, key, *text in request.payload["ops"]:
+        ops = [[op, *filter(None, rest)] for op, *rest in operations_of(request.payload)]
+        self.commits.append(ops)
+        for op, key, *text in ops:
             if op == "put":
                 self.kvs[key] = text[0]
             else:

@@ -96,8 +96,8 @@ class Bridge:
         self._journal = Journal(mail)
         self._from_core = {
             topics.KVS_LOOKUP: self._lookups.look_up,
-            topics.KVS_LOOKUP_ALL: self._lookups.look_up_all,
-            topics.KVS_COMMIT: self._commit,
+            topics.STORE_OWN.lookup_all: self._lookups.look_up_all,
+            topics.STORE_OWN.commit: self._commit,
             topics.EXEC_SERVICE: self._is_unknown,
             topics.RESOURCE_STATUS: self._answer_empty,
             topics.JOB_HINDRANCE: self._drop,

@@ -10,10 +10,10 @@ from flux_trio.attach import kvs
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES, Contents, Shell
 from flux_trio.attach.exec.mail import GUEST, ExecMail, Object, OutputOf, RoomCall, Step, Told
 from flux_trio.attach.exec.room import Room, RoomEvent, RoomState, RoomStates
+from flux_trio.attach.kvs import Ask
 from flux_trio.cores.exec.job import completed_status
 from flux_trio.cores.exec.output import limit_of
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
-from flux_trio.cores.kvs_calls import Ask
 from flux_trio.editions.rfc32 import Start
 from flux_trio.formats import FormatError, ResourceSet, format_fluid, job_key, parse_jobspec
 from flux_trio.messages import Errno, FluxError, Level, Request, Response, topics

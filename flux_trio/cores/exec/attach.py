@@ -19,7 +19,7 @@ from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounte
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import data_pieces, file_number, logged_pieces, whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
-from flux_trio.cores.kvs_calls import Ask, look_up, value_in
+from flux_trio.cores.kvs_calls import Ask, look_up, look_up_own, value_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
@@ -277,7 +277,7 @@ class Attachments(Part):
         if not attachment.looking:
             attachment.looking = True
             key = job_key(attachment.jobid, output_key(attachment.piece))
-            self._ask(attachment, look_up(key), PieceRead(attachment.stream))
+            self._ask(attachment, look_up_own(key), PieceRead(attachment.stream))
 
     def _piece_read(self, attachment: Attachment, response: Response) -> None:
         """Send as much of a piece as there is credit for; then read the next piece."""
@@ -330,7 +330,7 @@ class Attachments(Part):
     def _ask(
         self, attachment: Attachment, ask: Ask, call: EventlogRead | PieceRead | JobCounted
     ) -> None:
-        attachment.asked.add(self._outbox.ask(*ask, call))
+        attachment.asked.add(self._outbox.ask_kvs(ask, call))
 
     def _forget(self, attachment: Attachment) -> None:
         self._streams.remove(attachment)

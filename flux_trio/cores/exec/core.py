@@ -128,7 +128,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         keeps_guests: bool = False,
     ) -> None:
         self._edition = edition
-        self._outbox = outbox = ExecOutbox()
+        self._outbox = outbox = ExecOutbox(edition)
         self._jobs = jobs = Jobs()
         self._starts = starts = Starts(outbox, edition)
         self._guests = Guests(outbox, is_kept=keeps_guests)

@@ -132,7 +132,7 @@ class Ends(Part):
 
     def _look_up_end(self, jobid: int) -> None:
         names = (StoredKey.EXEC_LOG.value, StoredKey.EVENTLOG.value)
-        self._outbox.ask(*look_up_all([job_key(jobid, name) for name in names]), EndRead(jobid))
+        self._outbox.ask_kvs(look_up_all([job_key(jobid, name) for name in names]), EndRead(jobid))
 
     def end_read(self, jobid: int, response: Response) -> None:
         """Acknowledge the job if its output, its status and its final release are stored.

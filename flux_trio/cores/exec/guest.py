@@ -17,7 +17,7 @@ import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox, StoredKey
 from flux_trio.cores.exec.job import Job
-from flux_trio.cores.kvs_calls import commit_ops
+from flux_trio.cores.kvs_calls import commit_values
 from flux_trio.cores.state import Part
 from flux_trio.editions import exec_requests, rfc21
 from flux_trio.formats import (
@@ -94,7 +94,8 @@ class Guests(Part):
             job.note(now, "shell.start", exec_requests.taskmap(job.nodes))
         job.has_shell_service = True
         self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
-        self._outbox.send(Request(*commit_ops([self._op(job)]), flags=int(Flag.NORESPONSE)))
+        log = commit_values([self._op(job)])
+        self._outbox.send(self._outbox.request_kvs(log, flags=int(Flag.NORESPONSE)))
 
     def end_op(self, job: Job, now: float) -> KvsOp:
         """Note how `job` has ended; return what writes the events that are not written yet."""

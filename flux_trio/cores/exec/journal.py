@@ -142,8 +142,8 @@ class Journal(Part):
 
         The job manager may have stored such an event and ended before it sent the event.
         """
-        self._outbox.ask(
-            *look_up(job_key(job.id, StoredKey.EVENTLOG.value)), ExpirationRead(job.id)
+        self._outbox.ask_kvs(
+            look_up(job_key(job.id, StoredKey.EVENTLOG.value)), ExpirationRead(job.id)
         )
 
     def pop_expiration(self, jobid: int) -> float | None:

@@ -53,7 +53,7 @@ class Preparing(Part):
 
     def _look_up(self, job: Job, key: StoredKey) -> None:
         lookup = look_up(job_key(job.id, key.value))
-        job.lookups.add(self._outbox.ask(*lookup, KeyRead(job.id, key)))
+        job.lookups.add(self._outbox.ask_kvs(lookup, KeyRead(job.id, key)))
 
     def key_read(self, call: KeyRead, response: Response) -> None:
         """Take the value of a key, or its absence; an error of the KVS fails the job."""

@@ -84,7 +84,7 @@ class Storing(Part):
             return
         put = ["put", job_key(job.id, output_key(keeping.piece)), format_eventlog(events)]
         keeping.piece += 1
-        self._outbox.ask(*commit_ops([put]), OutputPut(job.id))
+        self._outbox.ask_kvs(commit_ops([put]), OutputPut(job.id))
 
     def put(self, call: OutputPut | EndPut, response: Response) -> None:
         """Take the answer to a commit."""
@@ -152,7 +152,7 @@ class Storing(Part):
         ]
         if not job.is_new:  # an earlier service may have stored more, with another limit
             ops.append(["unlink", job_key(job.id, output_key(keeping.piece + 1))])
-        self._outbox.ask(*commit_ops(ops), EndPut(job.id))
+        self._outbox.ask_kvs(commit_ops(ops), EndPut(job.id))
 
     def _stamp(self, keeping: Keeping) -> float:
         """Return the timestamp of the next events; the clock may have been set back."""

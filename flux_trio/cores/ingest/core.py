@@ -125,7 +125,8 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     _batch: _Batch
 
     def __init__(self, config: Config | None = None) -> None:
-        self._outbox = Outbox[IngestCall, IngestAction, IngestTimer]()
+        config = config or Config()
+        self._outbox = Outbox[IngestCall, IngestAction, IngestTimer](config.edition_value)
         self._full = set()  # users who have met a limit; removed when there is room again
         self._unchecked = {}  # submissions of this turn, by user in `_full`
         self._ids = None  # None until the job manager has told the last id
@@ -134,7 +135,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         self._undecided = []  # stored batches that wait for a job manager
         self._backlog = Backlog()  # requests that wait for `_ids`
         self._batch = _Batch()
-        self._submissions = Submissions(config or Config())
+        self._submissions = Submissions(config)
         self._feasibility = Feasibility(self._submissions, self._outbox)
         self._methods = Methods(
             for_owner={topics.config_reload_of(topics.JOB_INGEST): self._configure},
@@ -299,7 +300,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         if self._batch.jobs:
             batch, self._batch = self._batch, _Batch()
             # while the disk is full, a submit is refused at once
-            self._outbox.ask(*commit_ops(batch.ops, wait=False), BatchStored(batch))
+            self._outbox.ask_kvs(commit_ops(batch.ops, wait=False), BatchStored(batch))
 
     def _handle_response(self, now: float, response: Response) -> None:
         call = self._outbox.calls.match(response)
@@ -376,7 +377,8 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     def _remove(self, jobids: list[int]) -> None:
         if jobids:
             ops = [op for jobid in jobids for op in refusal_ops(jobid)]
-            self._outbox.send(Request(*commit_ops(ops), flags=int(Flag.NORESPONSE)))
+            request = self._outbox.request_kvs(commit_ops(ops), flags=int(Flag.NORESPONSE))
+            self._outbox.send(request)
 
 
 def _nbefore(response: Response) -> int:

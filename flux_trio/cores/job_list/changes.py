@@ -98,7 +98,7 @@ class Changes(Part):
         stream = _Updates(request, Credit(), record.id, wanted.key)
         stream.last = None if record.is_active else record
         asked = look_up(job_key(record.id, wanted.key))
-        stream.asked = self._exchange.ask(*asked, UpdatedRead(stream.stream))
+        stream.asked = self._exchange.ask_kvs(asked, UpdatedRead(stream.stream))
         self._updates.add(stream)
 
     def read(self, key: StreamKey, response: Response) -> None:

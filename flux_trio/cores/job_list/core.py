@@ -75,7 +75,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
     _backlog: Backlog[Request]
 
     def __init__(self, config: Config | None = None) -> None:
-        self._exchange: Exchange = Outbox()
+        config = config or Config()
+        self._exchange: Exchange = Outbox(config.edition_value)
         self._records = Records()
         self._finished = Finished()
         self._details = Details(self._exchange)
@@ -85,7 +86,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._listings = Listings(
             self._exchange, self._records, self._finished, self._details, self._asked, self._changes
         )
-        self._listings.config = config or Config()
+        self._listings.config = config
         self._watches = Watches(self._exchange)
         self._info = Info(self._exchange, self._records, self._watches, self._changes)
         self._backlog = Backlog()  # until all active jobs have been read
@@ -213,7 +214,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             jobid = self._unread_job(request)
             if jobid is not None:
                 read = RecordRead(request, jobid)
-                tag = self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
+                tag = self._exchange.ask_kvs(look_up(job_key(jobid, EVENTLOG)), read)
                 self._asked.began(request, tag)
                 return
         self._exchange.send(self._methods.call(request))

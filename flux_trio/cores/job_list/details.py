@@ -95,7 +95,7 @@ class Details(Part):
         """
         wanted = [job_key(jobid, name) for jobid, name in keys]
         chars_max = None if keys[0][0] == keys[-1][0] else page_size(LOOKUP_CHARS_MAX)
-        return self._exchange.ask(*look_up_all(wanted, chars_max), call)
+        return self._exchange.ask_kvs(look_up_all(wanted, chars_max), call)
 
     def known(
         self, jobs: Iterable[Listed], keys: Iterable[tuple[int, str]], values: Iterable[str | None]

@@ -94,7 +94,7 @@ class Info(Part):
                 asked = look_up_all(stored)
             else:
                 asked = look_up(job_key(record.id, JOBSPEC if key == SIGNED else key))
-            self._exchange.ask(*asked, KeyRead(self._last_number, key))
+            self._exchange.ask_kvs(asked, KeyRead(self._last_number, key))
 
     def forget(self, sender: str) -> None:
         """Forget the lookups of a peer that is gone."""

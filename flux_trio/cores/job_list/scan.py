@@ -67,7 +67,7 @@ class Scan(Part):
         if jobid not in self.over:
             self.over.add(jobid)  # the answer removes it from there if it is active
             read = StrayLog(self._number, jobid)
-            self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
+            self._exchange.ask_kvs(look_up(job_key(jobid, EVENTLOG)), read)
 
     def step_answered(self, step: ScanCall, response: Response) -> None:
         """Take the answer to one call and make the next one."""
@@ -101,7 +101,7 @@ class Scan(Part):
     # --- active jobs
 
     def _ask_active(self, after: str) -> None:
-        self._exchange.ask(*read_active(after), ActiveListed(self._number))
+        self._exchange.ask_kvs(read_active(after), ActiveListed(self._number))
 
     def _add_active(self, page: ActivePage) -> None:
         if not page.jobids:
@@ -110,7 +110,7 @@ class Scan(Part):
         self._ask_logs(JobsWanted(page.jobids, (EVENTLOG,)), page.after)
 
     def _ask_logs(self, wanted: JobsWanted, after: str | None) -> None:
-        self._exchange.ask(*wanted.ask(), ActiveLogs(self._number, wanted, after))
+        self._exchange.ask_kvs(wanted.ask(), ActiveLogs(self._number, wanted, after))
 
     def _add_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
         jobs, rest = read.jobs.take(values)
@@ -160,7 +160,7 @@ class Scan(Part):
 
     def _ask_ended(self, before: str) -> None:
         page = read_page(ENDED, page_size(PAGE_JOBS), before, reverse=True)
-        self._exchange.ask(*page, EndedPage(self._number))
+        self._exchange.ask_kvs(page, EndedPage(self._number))
 
     def _add_ended(self, response: Response) -> None:
         page = page_in(response)

@@ -19,7 +19,7 @@ from flux_trio.cores.job_list.exchange import (
     OutputAttached,
 )
 from flux_trio.cores.job_list.records import Record
-from flux_trio.cores.kvs_calls import cancel_watch, change_in, look_up, value_in, watch_key
+from flux_trio.cores.kvs_calls import change_in, look_up_own, value_in, watch_key
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import OUTPUT, check_not_purged, count_keys, output_key
@@ -150,7 +150,9 @@ class Watches(Part):
 
     def _follow(self, watch: _Watch) -> None:
         awaited = LogChanged(watch.stream)
-        watch.matchtag = self._exchange.ask(*watch_key(watch.log_key), awaited, int(Flag.STREAMING))
+        watch.matchtag = self._exchange.ask_kvs(
+            watch_key(watch.log_key), awaited, int(Flag.STREAMING)
+        )
 
     def _attach(self, watch: _Watch) -> None:
         """Follow the output of a job that runs: it is in the kvs only after the end."""
@@ -252,7 +254,7 @@ class Watches(Part):
             self._send_lines(watch)
         elif (watch.follow and is_checked) or watch.piece:  # a job may end without that eventlog
             counted = JobCounted(watch.stream)
-            watch.asked = self._exchange.ask(*count_keys(watch.jobid), counted)
+            watch.asked = self._exchange.ask_kvs(count_keys(watch.jobid), counted)
         else:
             text = f"{watch.path}: key not found"
             self._end(watch, respond_error(watch.request, Errno.ENOENT, text))
@@ -302,7 +304,7 @@ class Watches(Part):
 
     def _read(self, watch: _Watch) -> None:
         self._exchange.calls.close(watch.asked)  # of a shorter log
-        watch.asked = self._exchange.ask(*look_up(watch.log_key), LogRead(watch.stream))
+        watch.asked = self._exchange.ask_kvs(look_up_own(watch.log_key), LogRead(watch.stream))
 
     # Ends
 
@@ -322,5 +324,5 @@ class Watches(Part):
     def _stop(self, watch: _Watch) -> None:
         if watch.matchtag:
             self._exchange.calls.close(watch.matchtag)
-            self._exchange.send(cancel_watch(watch.matchtag))
+            self._exchange.cancel_watch(watch.matchtag)
             watch.matchtag = 0

@@ -85,8 +85,9 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
     _changed: deque[ActiveJob]  # jobs for which an action may be due in this turn
 
     def __init__(self, owner: int, config: Config | None = None) -> None:
-        self._outbox: JobManagerOutbox = Outbox()
-        self._parts = parts = Parts(self._outbox, owner, config or Config())
+        config = config or Config()
+        self._outbox: JobManagerOutbox = Outbox(config.edition_value)
+        self._parts = parts = Parts(self._outbox, owner, config)
         self._replies = Replies(parts)
         self._resumed = False
         self._is_presenting = False

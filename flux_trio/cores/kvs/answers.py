@@ -1,28 +1,50 @@
-"""Answers to requests that read: kvs.lookup, lookup-all, dir, page, count. Pure."""
+"""Answers to requests that read: lookups, lookup-all, dir, page, count. Pure."""
 
 from __future__ import annotations
 
 from itertools import islice
 
+import msgspec
+
 from flux_trio.cores.kvs.damage import Damages
-from flux_trio.cores.kvs.held_requests import PageAsked, Read, Reading, Round
-from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, KvsOutbox, Page, PageRead, first_values
-from flux_trio.cores.kvs.treeobjs import is_flux, value_of
+from flux_trio.cores.kvs.flux_requests import FluxRequests
+from flux_trio.cores.kvs.held_requests import (
+    Commit,
+    FactsRead,
+    PageAsked,
+    Read,
+    Reading,
+    Round,
+    TreeRead,
+    Waiting,
+)
+from flux_trio.cores.kvs.ops import (
+    Damaged,
+    Fetch,
+    Fetched,
+    KvsOutbox,
+    PageRead,
+    TreeFound,
+    first_values,
+)
 from flux_trio.cores.kvs.watches import Watch, Watches
 from flux_trio.cores.kvs_calls import read_chars
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import kvs
-from flux_trio.messages import Errno, Level, Response, respond, respond_error, topics
+from flux_trio.messages import Errno, Level, Response, respond, respond_error, unanswered
 
 
 class Answers(Part):
     """Asks the store for the values that a round reads, and answers the requests with them."""
 
-    def __init__(self, outbox: KvsOutbox, damages: Damages, watches: Watches) -> None:
+    def __init__(
+        self, outbox: KvsOutbox, damages: Damages, watches: Watches, flux: FluxRequests
+    ) -> None:
         self._outbox = outbox
         self._damages = damages
         self._watches = watches
+        self._flux = flux
 
     def fetch(self, work: Round) -> None:
         keys = [key for read in work.lookups for key in read.names]
@@ -36,13 +58,15 @@ class Answers(Part):
                 [read.names[0] for read in work.counts],
                 read_chars(),
                 at_least=1 if first is None or first.chars_max else len(first.names),
+                trees=[asked for read in work.trees for asked in read.asked],
             )
         )
 
-    def fetched(self, work: Round, done: Fetched) -> list[Reading]:
+    def fetched(self, work: Round, done: Fetched) -> list[Waiting]:
         """Answer the reads of `work`, except those that a later round is to answer.
 
-        Returns those whose values the store has not read, since others have filled the round.
+        Returns those whose values the store has not read, since others have filled the round, and
+        the commits to which reads have led.
         """
         if done.errnum:
             self._failed(work, done)
@@ -65,11 +89,34 @@ class Answers(Part):
         for read, keys in zip(work.listings, done.listings, strict=True):
             self._send(work, read, respond(read.request, kvs.KEYS.write(kvs.Keys(keys))))
         for asked, page in zip(work.pages, done.pages, strict=True):
-            answer = kvs.KEYS_PAGE.write(self._keys_page(asked.page, page))
+            listed = self.keys_page(page) if asked.page.values else kvs.KeysPage(page.keys)
+            answer = kvs.KEYS_PAGE.write(listed)
             self._send(work, asked, respond(asked.request, answer))
         for read, count in zip(work.counts, done.counts, strict=True):
             self._send(work, read, respond(read.request, kvs.COUNT.write(kvs.Count(count))))
-        return [read for read in unread if work.answers(read)]
+        commits = self._trees_read(work, done.trees)
+        return [*commits, *(read for read in unread if work.answers(read))]
+
+    def _trees_read(self, work: Round, all_found: list[TreeFound]) -> list[Commit]:
+        commits: list[Commit] = []
+        trees = iter(all_found)
+        for tree in work.trees:
+            found = list(islice(trees, len(tree.asked)))
+            if isinstance(tree, FactsRead):
+                commits += self._commits(work, tree, found)
+            elif work.answers(tree):
+                self._flux.read(tree, found)
+        return commits
+
+    def _commits(self, work: Round, read: FactsRead, found: list[TreeFound]) -> list[Commit]:
+        """Return the commit that `read` leads to, if it is this round's."""
+        if any(read is each for each in work.postponed):
+            return []
+        if (sender := read.request.sender) in work.gone:
+            silent = unanswered(read.request, sender)
+            read = msgspec.structs.replace(read, request=silent)
+        commit = self._flux.facts_read(read, found)
+        return [] if commit is None else [commit]
 
     def _send(self, work: Round, read: Read | PageAsked, response: Response | None) -> None:
         if work.answers(read):
@@ -84,17 +131,14 @@ class Answers(Part):
                 self._damages.report(each for each in values if isinstance(each, Damaged))
                 return respond_error(read.request, Errno.EBADMSG, value.text)
             whole.append(value)
-        if read.request.topic == topics.KVS_LOOKUP_ALL:
+        if read.kind == "lookup-all":
             return respond(read.request, kvs.VALUES.write(kvs.Values(whole)))
         if (value := whole[0]) is None:
             return respond_error(read.request, Errno.ENOENT, f"{read.names[0]}: no such key")
-        if is_flux(read.request):
-            return respond(read.request, value_of(value))
         return respond(read.request, kvs.VALUE.write(kvs.Value(value)))
 
-    def _keys_page(self, asked: Page, page: PageRead) -> kvs.KeysPage:
-        if not asked.values:
-            return kvs.KeysPage(page.keys)
+    def keys_page(self, page: PageRead) -> kvs.KeysPage:
+        """Return the answer with the values that were read; report damage."""
         damaged = {
             key: value
             for key, value in zip(page.keys, page.values, strict=True)
@@ -112,5 +156,7 @@ class Answers(Part):
                 continue
             if isinstance(read, Watch):
                 self._watches.end(read, done.errnum, done.text)
+            elif isinstance(read, TreeRead) and read.watch is not None:
+                self._flux.watch_failed(read, done.errnum, done.text)
             else:
                 self._outbox.send(respond_error(read.request, done.errnum, done.text))

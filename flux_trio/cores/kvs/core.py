@@ -1,29 +1,31 @@
 """The kvs service: it orders commits and reads, and answers a commit when it is durable. Pure.
 
-Keys are names joined by periods, as in RFC 16; values are text, to which commits may append. Work
+Keys are names joined by periods, as in RFC 16; values are text, to which commits may append. Where
+the edition is flux-core's, `kvs` and `kvs-watch` speak as flux-core does (`flux_requests`), and
+what only we have is the service `store`; otherwise `kvs` has that alone (`editions/kvs.py`). Work
 goes to the store in rounds, one at a time: a round is one transaction of the commits that waited,
 then the reads that waited. Commits are stored in the order in which they came. A read sees all that
 its sender committed before it, and nothing that its sender committed after it. Only the instance
-owner is served.
+owner is served by what only we have.
 
 A full disk is not an error (`room.py`). Any other error of the store is final: the service refuses
 all later commits.
 
-`kvs.backup` copies the whole store into a file while it is in use; one copy at a time.
+A backup copies the whole store into a file while it is in use; one copy at a time.
 
-Flux's own programs ask in a form of their own (`treeobjs.py`). Left out: RFC 11's content-addressed
-tree, namespaces, snapshots of older roots.
+Left out: RFC 11's content-addressed tree, links, snapshots of older roots.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.damage import Damages
+from flux_trio.cores.kvs.flux_requests import FluxRequests
 from flux_trio.cores.kvs.held_requests import (
     Commit,
     PageAsked,
@@ -33,19 +35,22 @@ from flux_trio.cores.kvs.held_requests import (
     Waiting,
     without_answers,
 )
+from flux_trio.cores.kvs.namespaces import KNOWN, PRIMARY, Namespaces
 from flux_trio.cores.kvs.ops import (
     COMMIT,
     PAGE,
     BackedUp,
-    CommitOps,
     Damaged,
     DiskFree,
+    Fetch,
     Fetched,
     KvsAction,
     KvsInput,
     KvsOutbox,
     KvsTimer,
     MakeBackup,
+    Op,
+    Page,
     StopBackup,
     StoreAction,
     Stored,
@@ -55,13 +60,13 @@ from flux_trio.cores.kvs.ops import (
     checked_bytes,
 )
 from flux_trio.cores.kvs.room import LAST_ROOM, ROUND_OPS_MAX, Room
-from flux_trio.cores.kvs.treeobjs import is_flux, key_in, ops_in, root_of
+from flux_trio.cores.kvs.tree_watches import TreeWatches
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import CorePart, Part
-from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
-from flux_trio.editions import kvs
+from flux_trio.cores.turns import ClockStepped, Core, Exit, Log, TimerFired
+from flux_trio.editions import CLASSIC, Edition, kvs
 from flux_trio.messages import (
     Errno,
     Event,
@@ -119,71 +124,128 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     _queue: deque[Waiting]
     _round: Round | None
     _failed: Stored | None
-    _ncommits: int  # those that were stored
+    _early: list[Request] | None
 
-    def __init__(self) -> None:
-        self._outbox = KvsOutbox()
+    def __init__(self, owner: int = 0, edition: Edition = CLASSIC) -> None:
+        self._words = words = edition.kvs
+        self._outbox = KvsOutbox(edition)
+        self._namespaces = Namespaces(owner)
         self._damages = Damages(self._outbox)
         self._watches = Watches(self._outbox, self._damages)
-        self._answers = Answers(self._outbox, self._damages, self._watches)
+        self._tree_watches = TreeWatches(self._outbox, self._namespaces)
+        self._flux = FluxRequests(self._outbox, self._namespaces, self._tree_watches, self._damages)
+        self._answers = Answers(self._outbox, self._damages, self._watches, self._flux)
         self._room = Room(self._outbox)
         self._backups = Backups(self._outbox)
         self._commits = Durations(SHORT_S)
         self._queue = deque()  # as many as the senders may have open
         self._round = None  # set while the store works
-        self._ncommits = 0
         self._failed = None  # set once a transaction failed; never cleared
+        self._early = [] if words.is_flux else None  # until the namespaces are read; then None
+        own, credit = words.own, topics.credit_of(words.own.watch)
         self._methods = Methods(
             for_owner={
-                topics.KVS_COMMIT: self._commit,
-                topics.KVS_LOOKUP: self._lookup,
-                topics.KVS_LOOKUP_ALL: self._lookup_all,
-                topics.KVS_DIR: self._dir,
-                topics.KVS_PAGE: self._page,
-                topics.KVS_COUNT: self._dir,
-                topics.KVS_WATCH: self._watch,
-                topics.credit_of(topics.KVS_WATCH): self._watch_credit,
-                topics.KVS_CANCEL: self._watches.cancel,
-                topics.KVS_BACKUP: self._backups.make,
+                own.commit: self._commit,
+                own.lookup_all: self._lookup_all,
+                own.dir: self._dir,
+                own.page: self._page,
+                own.count_below: self._count,
+                own.watch: self._watch,
+                credit: self._watch_credit,
+                own.cancel: self._watches.cancel,
+                own.backup: self._backups.make,
+                **(
+                    {
+                        topics.KVS_NAMESPACE_CREATE: self._create,
+                        topics.KVS_NAMESPACE_REMOVE: self._remove,
+                        topics.KVS_NAMESPACE_LIST: self._flux.list,
+                    }
+                    if words.is_flux
+                    else {topics.KVS_LOOKUP: self._lookup}
+                ),
             },
-            for_all={},
+            for_all={
+                topics.KVS_LOOKUP: self._lookup_tree,
+                topics.KVS_LOOKUP_PLUS: self._lookup_tree,
+                topics.KVS_COMMIT: self._commit_tree,
+                topics.KVS_GETROOT: self._flux.getroot,
+                topics.KVS_WAIT_VERSION: self._flux.wait_version,
+                topics.KVS_WATCH_LOOKUP: self._tree_watches.open,
+                topics.KVS_WATCH_CANCEL: self._tree_watches.cancel,
+            }
+            if words.is_flux
+            else {},
             stats=(topics.stats_of(topics.KVS), self._stats),
-            farewells={topics.KVS: self._disconnect},
+            farewells={
+                service: self._watch_disconnect
+                if service == topics.KVS_WATCHES
+                else self._disconnect
+                for service in words.services
+            },
             forget=self._outbox.forget,
         )
 
     def start(self, now: float) -> list[KvsAction]:
         self._outbox.now = now
-        return []
+        if self._early is not None:
+            self._read_namespaces("")
+        return self._outbox.pop_actions()
+
+    def _read_namespaces(self, after: str) -> None:
+        self._outbox.send(Fetch([], [], [Page(KNOWN, page_size(kvs.PAGE_KEYS_MAX), after)]))
+
+    def _namespaces_read(self, done: Fetched) -> None:
+        """Take a page of the namespaces; after the last one, take the requests that came early."""
+        try:
+            if done.errnum:
+                raise FluxError(done.errnum, done.text)
+            (page,) = done.pages
+            self._namespaces.load(self._answers.keys_page(page))
+        except FluxError as error:
+            self._outbox.send(Exit(f"cannot read the namespaces of the kvs: {error.text}"))
+            return
+        if len(page.keys) == page_size(kvs.PAGE_KEYS_MAX):
+            self._read_namespaces(page.keys[-1])
+            return
+        early, self._early = self._early, None
+        for request in early or ():
+            self._outbox.send(self._methods.call(request))
 
     def turn(self, now: float, inputs: Sequence[KvsInput]) -> list[KvsAction]:
         """Take requests and the store's answers; answer, and begin the next round."""
         self._outbox.now = now
         for item in inputs:
-            match item:
-                case Request():
-                    self._outbox.send(self._methods.call(item))
-                case Stored() | Fetched() | BackedUp():
-                    self._store_answered(item)
-                case Damaged():
-                    self._damages.report([item])
-                case DiskFree(nbytes, is_last):
-                    self._room.disk_free, self._room.is_last = nbytes, is_last
-                    self._room.report()
-                case TimerFired():
-                    self._room.retry()
-                case ClockStepped(by):
-                    self._outbox.clock_stepped(by)
-                case Response():
-                    pass  # this service asks no other service
-                case Event():
-                    if self._room.has_news and tells_return_of(topics.JOB_MANAGER, item):
-                        self._room.report()
-                case _:
-                    assert_never(item)
+            self._take_input(item)
+        for read in self._tree_watches.pop_due():
+            self._read(read)
         if self._round is None and (self._queue or self._room.held.is_due):
             self._begin_round()
         return self._outbox.pop_actions()
+
+    def _take_input(self, item: KvsInput) -> None:
+        match item:
+            case Request() if self._early is not None:
+                self._early.append(item)
+            case Request():
+                self._outbox.send(self._methods.call(item))
+            case Stored() | Fetched() | BackedUp():
+                self._store_answered(item)
+            case Damaged():
+                self._damages.report([item])
+            case DiskFree(nbytes, is_last):
+                self._room.disk_free, self._room.is_last = nbytes, is_last
+                self._room.report()
+            case TimerFired():
+                self._room.retry()
+            case ClockStepped(by):
+                self._outbox.clock_stepped(by)
+            case Response():
+                pass  # this service asks no other service
+            case Event():
+                if self._room.has_news and tells_return_of(topics.JOB_MANAGER, item):
+                    self._room.report()
+            case _:
+                assert_never(item)
 
     # Requests
 
@@ -191,32 +253,52 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         held = self._room.held
         return kvs.Stats(
             waiting=len(self._queue),
-            watches=len(self._watches),
+            watches=len(self._watches) + len(self._tree_watches),
             damaged=len(self._damages),
             held=kvs.HeldStats(requests=len(held.queue), bytes=held.nbytes),
             commit_seconds=self._commits.histogram(),
         )
 
     def _commit(self, request: Request) -> None:
-        asked = CommitOps(ops_in(request)) if is_flux(request) else COMMIT.read(request)
+        asked = COMMIT.read(request)
         ops = asked.ops
         if len(ops) > COMMIT_OPS_MAX:
             text = f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
             raise FluxError(Errno.EMSGSIZE, text)
         nbytes = checked_bytes(ops)
-        if self._failed is not None:
-            raise FluxError(self._failed.errnum, self._failed.text)
         commit = Commit(request, ops, nbytes, asked.wait is not False, asked.frees is True)
         if self._room.is_last and not (commit.wait or commit.frees):
             raise FluxError(Errno.ENOSPC, LAST_ROOM)
+        self._take(commit)
+
+    def _take(self, commit: Commit) -> None:
+        """Let a commit wait for the store, or for room. Raises FluxError."""
+        if self._failed is not None:
+            raise FluxError(self._failed.errnum, self._failed.text)
         if self._room.held.reason:
             self._room.held.hold(commit)
         else:
             self._queue.append(commit)
 
+    def _commit_tree(self, request: Request) -> None:
+        found = self._flux.commit(request)
+        if isinstance(found, Commit):
+            self._take(found)
+        else:
+            self._read(found)
+
+    def _lookup_tree(self, request: Request) -> None:
+        self._read(self._flux.lookup(request))
+
+    def _create(self, request: Request) -> None:
+        self._take(self._flux.create(request))
+
+    def _remove(self, request: Request) -> None:
+        if (removal := self._flux.remove(request)) is not None:
+            self._take(removal)
+
     def _lookup(self, request: Request) -> None:
-        key = key_in(request) if is_flux(request) else kvs.LOOKUP.read(request).key
-        self._read(Read(request, [check_key(key)]))
+        self._read(Read(request, "lookup", [check_key(kvs.LOOKUP.read(request).key)]))
 
     def _lookup_all(self, request: Request) -> None:
         wanted = kvs.LOOKUP_ALL.read(request)
@@ -224,11 +306,14 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         if len(keys) > LOOKUP_KEYS_MAX:
             text = f"{len(keys)} keys: at most {LOOKUP_KEYS_MAX} in one lookup"
             raise FluxError(Errno.EMSGSIZE, text)
-        self._read(Read(request, [check_key(key) for key in keys], wanted.chars_max or 0))
+        names = [check_key(key) for key in keys]
+        self._read(Read(request, "lookup-all", names, wanted.chars_max or 0))
 
     def _dir(self, request: Request) -> None:
-        prefix = kvs.PREFIX.read(request).prefix
-        self._read(Read(request, [check_key(prefix) if prefix else ""]))
+        self._read(Read(request, "dir", [_prefix_in(request)]))
+
+    def _count(self, request: Request) -> None:
+        self._read(Read(request, "count", [_prefix_in(request)]))
 
     def _page(self, request: Request) -> None:
         page = PAGE.read(request)
@@ -249,14 +334,16 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._queue.append(read)
 
     def _disconnect(self, request: Request) -> None:
-        if not request.is_owner:
-            return  # every request of a guest was refused
+        self._flux.leave(request.sender)
         self._queue = without_answers(self._queue, request.sender)
         self._room.held.leave(request.sender)
         if self._round is not None:
             self._round.leave(request.sender)
         self._watches.leave(request.sender)
         self._backups.leave(request.sender)
+
+    def _watch_disconnect(self, request: Request) -> None:
+        self._tree_watches.leave(request.sender)
 
     # Rounds
 
@@ -266,17 +353,30 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._room.held.move_into(work)
         work.fill_from(self._queue, page_size(ROUND_OPS_MAX))
         if work.commits or work.is_probe:
-            self._outbox.send(StoreOps(work.ops, work.frees))
+            self._outbox.send(StoreOps([*work.ops, *self._counting(work)], work.frees))
         if work.has_reads:
             self._answers.fetch(work)
+
+    def _counting(self, work: Round) -> Iterable[Op]:
+        """Return the ops that store how many commits each namespace has had."""
+        if not self._words.is_flux:
+            return ()
+        return self._namespaces.counting(each.namespace or PRIMARY for each in work.commits)
 
     def _store_answered(self, answer: Stored | Fetched | BackedUp) -> None:
         match answer:
             case Stored():
                 self._stored(answer)
+            case Fetched() if self._early is not None:
+                self._namespaces_read(answer)
             case Fetched():
                 work, self._round = self._expect_round(), None
-                self._queue.extendleft(reversed(self._answers.fetched(work, answer)))
+                first = deque(self._answers.fetched(work, answer))
+                while self._room.held.reason and first and isinstance(first[0], Commit):
+                    commit = first.popleft()
+                    assert isinstance(commit, Commit)
+                    self._room.held.keep(commit)
+                self._queue.extendleft(reversed(first))
             case BackedUp():
                 self._backups.made(answer)
 
@@ -291,15 +391,19 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._fail(done, work.commits)
         else:
             for commit in work.commits:
-                self._ncommits += 1
-                answer = root_of(self._ncommits) if is_flux(commit.request) else {}
-                self._outbox.send(respond(commit.request, answer))
+                self._answer_commit(commit)
                 self._watches.changed(commit.ops)
             if self._room.held.reason and (work.commits or work.is_probe):
                 self._room.stored()
         work.commits = []
         if not work.has_reads:
             self._round = None
+
+    def _answer_commit(self, commit: Commit) -> None:
+        if self._words.is_flux:
+            self._flux.committed(commit)
+        else:
+            self._outbox.send(respond(commit.request, {}))
 
     def _expect_round(self) -> Round:
         assert self._round is not None, "the store answered and had nothing to do"
@@ -316,3 +420,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         waiting = [each for each in [*held, *queue] if isinstance(each, Commit)]
         for commit in [*commits, *waiting]:
             self._outbox.send(respond_error(commit.request, done.errnum, text))
+
+
+def _prefix_in(request: Request) -> str:
+    prefix = kvs.PREFIX.read(request).prefix
+    return check_key(prefix) if prefix else ""

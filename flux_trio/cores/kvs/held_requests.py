@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.kvs.ops import Op, Page, Put, Unlink
+from flux_trio.cores.kvs.ops import Op, Page, Put, TreeAsked, Unlink
+from flux_trio.cores.kvs.trees import Place
 from flux_trio.cores.kvs.watches import Watch
+from flux_trio.cores.streams import StreamKey
 from flux_trio.formats.meanings import KvsKey, Stamp
-from flux_trio.messages import Errno, FluxError, Request, topics, unanswered
+from flux_trio.messages import Errno, FluxError, Request, unanswered
 
 HELD_BYTES_MAX: Final = 64 << 20
 """Bytes of keys and texts that may wait for room. Further commits are refused with ENOSPC, although
@@ -34,6 +36,7 @@ KEYS_OF_SENDER_MAX: Final = 8192
 """Keys that one sender reads in a round, beyond which its next reads wait for the next round: reads
 of others need not wait for all that one sender has asked for."""
 
+_LISTS: Final = ("dir", "count")
 _LISTING_KEYS: Final = 1024  # that a listing counts as; how many it finds is not known before
 
 PROBE: Final[tuple[Op, ...]] = (Put("kvs-room", " " * 16_384), Unlink("kvs-room"))
@@ -48,12 +51,14 @@ class Commit(msgspec.Struct, frozen=True):
     nbytes: int  # of its keys and texts in UTF-8
     wait: bool = True
     frees: bool = False
+    namespace: str = ""  # of a commit of flux-core's, whose answer is the root; "" for ours
 
 
 class Read(msgspec.Struct, frozen=True):
     """A lookup, or a listing."""
 
     request: Request
+    kind: Literal["lookup", "lookup-all", "dir", "count"]
     names: list[KvsKey]  # keys, or the prefix of a listing or count
     chars_max: int = 0  # the answer ends with the value that goes beyond it; 0: no limit
 
@@ -63,7 +68,29 @@ class PageAsked(msgspec.Struct, frozen=True):
     page: Page
 
 
-Reading: TypeAlias = Read | PageAsked | Watch
+class TreeRead(msgspec.Struct, frozen=True):
+    """A lookup of flux-core's, or one for a watch."""
+
+    request: Request
+    asked: list[TreeAsked]  # one
+    place: Place
+    flags: int
+    watch: StreamKey | None = None
+
+
+class FactsRead(msgspec.Struct, frozen=True):
+    """A read of what is in the way of the ops of a commit of flux-core's, which becomes a Commit.
+
+    Until then, nothing else of its namespace may be asked so, and its sender sees nothing later.
+    """
+
+    request: Request
+    asked: list[TreeAsked]
+    namespace: str
+    ops: list[Op]
+
+
+Reading: TypeAlias = Read | PageAsked | Watch | TreeRead | FactsRead
 Waiting: TypeAlias = Commit | Reading
 
 
@@ -76,6 +103,7 @@ class Round(msgspec.Struct):
     listings: list[Read] = []
     pages: list[PageAsked] = []
     counts: list[Read] = []
+    trees: list[TreeRead | FactsRead] = []
     postponed: list[Reading] = []  # a later round answers them
     n_ops: int = 0
     nbytes: int = 0  # of its commits
@@ -88,8 +116,10 @@ class Round(msgspec.Struct):
 
         A commit waits if its sender has a read before it, which must not see the commit, or if
         another commit waits. A read waits if its sender reads KEYS_OF_SENDER_MAX keys already. What
-        a sender has asked for after something that waits, waits too.
+        a sender has asked for after something that waits, waits too. So does
+        what would have to see a commit of flux-core's that is only read for now.
         """
+        pending: set[str] = set()  # the namespaces of such commits
         keys: dict[str, int] = {}  # how many each sender reads
         later: list[Waiting] = []
         behind: set[str] = set()  # the senders of `later`
@@ -103,6 +133,9 @@ class Round(msgspec.Struct):
                 waits = commit_waits = commit_waits or sender in keys or sender in behind
             else:
                 waits = sender in behind or keys.get(sender, 0) >= KEYS_OF_SENDER_MAX
+                if isinstance(waiting, FactsRead):
+                    waits = waits or waiting.namespace in pending
+                    pending.add(waiting.namespace)
             queue.popleft()
             if waits:
                 later.append(waiting)
@@ -112,6 +145,8 @@ class Round(msgspec.Struct):
             else:
                 keys[sender] = keys.get(sender, 0) + _nkeys(waiting)
                 self._add_reading(waiting)
+                if isinstance(waiting, FactsRead):
+                    behind.add(sender)
         queue.extendleft(reversed(later))
 
     def _add_commit(self, commit: Commit) -> None:
@@ -125,13 +160,15 @@ class Round(msgspec.Struct):
             self._add_read(reading)
         elif isinstance(reading, Watch):
             self.watches.append(reading)
-        else:
+        elif isinstance(reading, PageAsked):
             self.pages.append(reading)
+        else:
+            self.trees.append(reading)
 
     def _add_read(self, read: Read) -> None:
-        if read.request.topic == topics.KVS_DIR:
+        if read.kind == "dir":
             self.listings.append(read)
-        elif read.request.topic == topics.KVS_COUNT:
+        elif read.kind == "count":
             self.counts.append(read)
         else:
             self.lookups.append(read)
@@ -139,12 +176,19 @@ class Round(msgspec.Struct):
     @property
     def has_reads(self) -> bool:
         """Whether the store reads something in this round."""
-        lists = self.lookups or self.watches or self.listings or self.pages or self.counts
-        return bool(lists)
+        reads = (self.lookups, self.watches, self.listings, self.pages, self.counts, self.trees)
+        return any(reads)
 
     @property
     def reads(self) -> list[Reading]:
-        return [*self.lookups, *self.watches, *self.listings, *self.pages, *self.counts]
+        return [
+            *self.lookups,
+            *self.watches,
+            *self.listings,
+            *self.pages,
+            *self.counts,
+            *self.trees,
+        ]
 
     @property
     def ops(self) -> list[Op]:
@@ -232,8 +276,10 @@ class Held:
         written = self._written.get(read.request.sender)
         if written is None:
             return False
-        if isinstance(read, PageAsked) or read.request.topic in (topics.KVS_DIR, topics.KVS_COUNT):
+        if isinstance(read, PageAsked) or (isinstance(read, Read) and read.kind in _LISTS):
             return True
+        if isinstance(read, TreeRead | FactsRead):
+            return True  # it may be about a directory
         names = [read.key] if isinstance(read, Watch) else read.names
         return any(above in written for name in names for above in _and_above(name))
 
@@ -258,10 +304,10 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
     """
     return deque(
         msgspec.structs.replace(each, request=unanswered(each.request, gone))
-        if isinstance(each, Commit)
+        if isinstance(each, Commit | FactsRead)
         else each
         for each in queue
-        if isinstance(each, Commit) or each.request.sender != gone
+        if isinstance(each, Commit | FactsRead) or each.request.sender != gone
     )
 
 
@@ -269,8 +315,10 @@ def _nkeys(read: Reading) -> int:
     """Return about how many keys the store looks at."""
     if isinstance(read, PageAsked):
         return read.page.limit
-    if isinstance(read, Read) and read.request.topic == topics.KVS_DIR:
+    if isinstance(read, Read) and read.kind == "dir":
         return _LISTING_KEYS
+    if isinstance(read, TreeRead | FactsRead):
+        return len(read.asked)
     return len(read.names) if isinstance(read, Read) else 1
 
 

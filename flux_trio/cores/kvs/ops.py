@@ -18,6 +18,7 @@ from flux_trio.messages import Errno, FluxError
 
 KEY_CHARS_MAX: Final = 1024
 VALUE_BYTES_MAX: Final = 1 << 24  # of one put or append, as UTF-8
+ENTRIES_MAX: Final = 10_000  # of a directory that is listed
 KEY_CHAR_LAST: Final = "\U0010ffff"  # above every character of a key
 
 ValueT = TypeVar("ValueT")
@@ -113,9 +114,35 @@ class PageRead(msgspec.Struct, frozen=True):
     values: Sequence[str | Damaged | None]
 
 
+class TreeAsked(msgspec.Struct, frozen=True):
+    """What is at a key is to be read: a value or a directory; "" is the root.
+
+    The root's names in `hidden` are left out. A value that is `in_pieces` goes on at <key>.1,
+    <key>.2 and so on.
+    """
+
+    key: KvsKey
+    entries: bool = False  # those of a directory are wanted, too
+    hidden: tuple[str, ...] = ()
+    in_pieces: bool = False
+
+
+class TreeFound(msgspec.Struct, frozen=True):
+    """A value, or a directory, or neither.
+
+    `entries` are values by name, None for a directory, if they were wanted; `is_cut` if there are
+    more than may be listed.
+    """
+
+    value: str | Damaged | None = None
+    is_dir: bool = False
+    entries: dict[str, str | Damaged | None] = {}
+    is_cut: bool = False
+
+
 @final
 class Fetch(msgspec.Struct, frozen=True):
-    """Action: read the values of `keys`, list or count the keys below prefixes, read `pages`.
+    """Action: read values of `keys`, list or count keys below prefixes, read `pages` and `trees`.
 
     The values end with the one that goes beyond `chars_max`; the first `at_least` keys are read in
     any case. The answer is `Fetched`.
@@ -127,6 +154,7 @@ class Fetch(msgspec.Struct, frozen=True):
     counted: list[str] = []  # prefixes, whose keys are only counted
     chars_max: int = READ_CHARS_MAX  # of all values together
     at_least: int = 1
+    trees: list[TreeAsked] = []
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -138,6 +166,7 @@ class Fetched(msgspec.Struct, frozen=True):
     text: str = ""
     pages: list[PageRead] = []
     counts: list[int] = []
+    trees: list[TreeFound] = []
 
 
 @final

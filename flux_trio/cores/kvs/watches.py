@@ -7,6 +7,7 @@ no credit, changes are not kept: the key is read again when the reader grants mo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -19,10 +20,15 @@ from flux_trio.formats.meanings import KvsKey
 from flux_trio.messages import Errno, Request, respond, respond_error, respond_stream
 
 
-class Watch(Stream):
-    """A stream of one key's changes, and what its reader knows."""
+class KeyStream(Stream):
+    """A stream about one key."""
 
     key: KvsKey
+
+
+class Watch(KeyStream):
+    """A stream of one key's changes, and what its reader knows."""
+
     begun: bool = False  # the key was read once
     exists: bool = False  # set once a value was sent
     sent: int = 0  # characters of the value that were sent
@@ -31,16 +37,19 @@ class Watch(Stream):
     reading: bool = False  # it is read again
 
 
-class WatchesByKey:
-    """The watches that have read their key once, by key."""
+KeyStreamT = TypeVar("KeyStreamT", bound=KeyStream)
+
+
+class StreamsByKey(Generic[KeyStreamT]):
+    """Streams by their key."""
 
     def __init__(self) -> None:
-        self._by_key: SortedDict[str, dict[StreamKey, Watch]] = SortedDict()
+        self._by_key: SortedDict[str, dict[StreamKey, KeyStreamT]] = SortedDict()
 
-    def __getstate__(self) -> list[Watch]:
+    def __getstate__(self) -> list[KeyStreamT]:
         return [watch for watches in self._by_key.values() for watch in watches.values()]
 
-    def __setstate__(self, watches: list[Watch]) -> None:
+    def __setstate__(self, watches: list[KeyStreamT]) -> None:
         self._by_key = SortedDict()
         for watch in watches:
             self.add(watch)
@@ -48,20 +57,20 @@ class WatchesByKey:
     def __bool__(self) -> bool:
         return bool(self._by_key)
 
-    def add(self, watch: Watch) -> None:
+    def add(self, watch: KeyStreamT) -> None:
         self._by_key.setdefault(watch.key, {})[watch.stream] = watch
 
-    def remove(self, watch: Watch) -> None:
+    def remove(self, watch: KeyStreamT) -> None:
         """Forget `watch`, if it is here."""
         others = self._by_key.get(watch.key, {})
         if others.pop(watch.stream, None) is not None and not others:
             del self._by_key[watch.key]
 
-    def of(self, key: str) -> Iterable[Watch]:
-        found: dict[StreamKey, Watch] = self._by_key.get(key, {})
+    def of(self, key: str) -> Iterable[KeyStreamT]:
+        found: dict[StreamKey, KeyStreamT] = self._by_key.get(key, {})
         return found.values()
 
-    def at_or_below(self, key: str) -> list[Watch]:
+    def at_or_below(self, key: str) -> list[KeyStreamT]:
         """Return the watches of `key` and of the keys below it."""
         below = self._by_key.irange(*span(key), (False, False))
         return [watch for each in (key, *below) for watch in self.of(each)]
@@ -71,13 +80,13 @@ class Watches(Part):
     """The open watches; the bound on a sender's open requests also bounds them."""
 
     _open: Streams[Watch]
-    _by_key: WatchesByKey
+    _by_key: StreamsByKey[Watch]  # those that have read their key once
 
     def __init__(self, outbox: KvsOutbox, damages: Damages) -> None:
         self._outbox = outbox
         self._damages = damages
         self._open = Streams()
-        self._by_key = WatchesByKey()
+        self._by_key = StreamsByKey()
 
     def __len__(self) -> int:
         return len(self._open)

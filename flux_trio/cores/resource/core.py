@@ -28,7 +28,7 @@ from typing import Final, Literal, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
-from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
+from flux_trio.cores.kvs_calls import cannot_read, commit_values, look_up, value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.resource.administration import Administration
@@ -117,7 +117,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         self._checks: Checks | None = None
         if check_interval_s is not None:
             self._checks = Checks(self._administration.hosts.by_target, check_interval_s)
-        self._outbox = Outbox[ResourceCall, ResourceAction, ResourceTimer]()
+        self._outbox = Outbox[ResourceCall, ResourceAction, ResourceTimer](edition)
         self._replayed = False  # requests wait for it, since the first grow needs the state
         self._early = []
         self._asking = []  # requests that wait for what jobs hold
@@ -158,7 +158,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     def start(self, now: float) -> list[ResourceAction]:
         """Ask for the eventlog that earlier runs have written."""
         self._outbox.now = self._journal.began = now
-        self._outbox.ask(*look_up(EVENTLOG_KEY), EventlogRead())
+        self._outbox.ask_kvs(look_up(EVENTLOG_KEY), EventlogRead())
         return self._outbox.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[ResourceInput]) -> list[ResourceAction]:
@@ -273,7 +273,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
 
     def _follow(self, request: Request) -> None:
         key = self._journal.open(request)
-        self._outbox.ask(*look_up(EVENTLOG_KEY), JournalRead(key))
+        self._outbox.ask_kvs(look_up(EVENTLOG_KEY), JournalRead(key))
 
     def _unfollow(self, request: Request) -> None:
         self._outbox.send_all(filter(None, self._journal.cancel(request)))
@@ -331,7 +331,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
             return
         self._committing = (request, events)
         ops = [["append", EVENTLOG_KEY, format_event(event)] for event in events]
-        self._outbox.ask(*commit_ops(ops), Logged())
+        self._outbox.ask_kvs(commit_values(ops), Logged())
 
     # Checks
 

@@ -78,7 +78,7 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
     _refused: list[Raised]
 
     def __init__(self, schedule: Schedule, edition: Edition) -> None:
-        super().__init__()
+        super().__init__(edition)
         self.edition = edition
         self.schedule = schedule
         self.allocs = Allocs()

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.kvs_calls import commit_ops
+from flux_trio.cores.kvs_calls import commit_values
 from flux_trio.cores.sched.annotations import Outlook
 from flux_trio.cores.sched.context import Context, GrantNumber, GrantsStored
 from flux_trio.cores.state import Part
@@ -94,7 +94,7 @@ class Grantings(Part):
             return
         ops, self._ops = self._ops, []
         granted, self._granted = tuple(self._granted), []
-        self._context.ask(*commit_ops(ops), GrantsStored(granted))
+        self._context.ask_kvs(commit_values(ops), GrantsStored(granted))
 
     def stored(self, call: GrantsStored, response: Response) -> list[Granting]:
         """Return the grants that are durable now and were not revoked meanwhile."""

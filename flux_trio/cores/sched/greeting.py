@@ -145,7 +145,7 @@ class Greeter(Part):
         self._ask_holders(wanted)
 
     def _ask_holders(self, wanted: JobsWanted) -> None:
-        self._context.ask(*wanted.ask(), HoldersRead(self._hello.number, wanted))
+        self._context.ask_kvs(wanted.ask(), HoldersRead(self._hello.number, wanted))
 
     def holders_read(self, call: HoldersRead, response: Response) -> None:
         """Mark the resources of these jobs as allocated."""

@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio import jobtap
+from flux_trio.editions import flux_kvs
+from flux_trio.editions.kvs import Lookup
 from flux_trio.editions.rfc21 import is_fatal, status_in, userid_in
 from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_fluid
 from flux_trio.jobtap.builtins.dependencies import hold
@@ -146,7 +148,8 @@ class DependencyAfter(jobtap.Plugin):
         """Read the outcome of a job from its stored eventlog. Raises Reject."""
         key = job_key(jobid, EVENTLOG)
         try:
-            events = parse_eventlog((await self.rpc(topics.KVS_LOOKUP, {"key": key}))["value"])
+            found = await self.rpc(topics.KVS_LOOKUP, flux_kvs.look_up(Lookup(key)))
+            events = parse_eventlog(flux_kvs.value_of(found))
         except jobtap.FluxError as error:
             problem = "job not found" if error.errnum == jobtap.Errno.ENOENT else error.text
             scheme, value = dependency.scheme, dependency.value

@@ -25,6 +25,8 @@ import trio
 
 from flux_trio import jobtap
 from flux_trio.clock import Durations
+from flux_trio.editions import flux_kvs
+from flux_trio.editions.kvs import Lookup
 from flux_trio.editions.rfc21 import is_fatal, is_final_release
 from flux_trio.formats import (
     EVENTLOG,
@@ -253,7 +255,7 @@ class Perilog(jobtap.Plugin):
         }
         # a restarted job manager must know of this run: the kvs answers a lookup after earlier
         # commits
-        await self.rpc(topics.KVS_LOOKUP, {"key": job_key(run.job.id, EVENTLOG)})
+        await self.rpc(topics.KVS_LOOKUP, flux_kvs.look_up(Lookup(job_key(run.job.id, EVENTLOG))))
         if run.is_taken_up and not self._pretends:
             await trio.to_thread.run_sync(kill_leftovers, run.job.id)
         async with trio.open_nursery() as nursery:

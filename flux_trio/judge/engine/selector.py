@@ -19,7 +19,7 @@ CANCEL: Final = "-cancel"
 ANY_CANCEL: Final = f"*{CANCEL}"
 ANY_DISCONNECT: Final = "*.disconnect"
 
-LOOKUP_TOPICS: Final = (topics.KVS_LOOKUP, topics.KVS_LOOKUP_ALL)
+LOOKUP_TOPICS: Final = topics.LOOKUPS
 # The kinds of records as strings: access to a member of Kind takes longer than most rules.
 SEND: Final[str] = Kind.SEND.value
 RECV: Final[str] = Kind.RECV.value

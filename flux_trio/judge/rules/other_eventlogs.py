@@ -20,7 +20,7 @@ from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
-COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS)
+COMMIT: Final = sent("request", *topics.COMMITS, mark=WITH_EVENTS)
 
 TIMESTAMP: Final = Shape(
     "a number above 0", lambda value: type(value) in (int, float) and value > 0

@@ -25,7 +25,7 @@ from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
-COMMIT: Final = sent("request", topics.KVS_COMMIT)
+COMMIT: Final = sent("request", *topics.COMMITS)
 ACQUIRED: Final = sent("response", topics.RESOURCE_ACQUIRE)
 RELEASED: Final = sent("response", START, mark=says("release"))
 

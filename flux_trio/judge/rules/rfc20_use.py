@@ -47,7 +47,7 @@ from flux_trio.trace.kvs import job_with
 
 RULES: Final = Rules()
 
-COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
+COMMITS: Final = sent("request", *topics.COMMITS, mark=WITH_R)
 ENDED: Final = ("crashed", "returned")  # of a module, without having been removed
 
 

@@ -48,8 +48,8 @@ from flux_trio.trace import Record
 RULES: Final = Rules()
 
 EVENTS: Final = logged(ANY_TOPIC)
-WITH_LOGS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS)
-UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
+WITH_LOGS: Final = sent("request", *topics.COMMITS, mark=WITH_EVENTS)
+UNLINKS: Final = sent("request", *topics.COMMITS, mark=WITH_UNLINK)
 
 
 # --- the first event and the last
@@ -195,7 +195,7 @@ INVALID: Final = view(
 
 INGESTED: Final = view(
     "ingested",
-    sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+    sent("request", *topics.COMMITS, mark=WITH_JOBSPEC),
     key=no_key,
     fold=lambda n, _part, record, _seen: n or record.n,
     state=Place,

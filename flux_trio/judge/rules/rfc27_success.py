@@ -33,7 +33,7 @@ ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 
 STORERS: Final = view(
     "parties that store",
-    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    sent("request", *topics.COMMITS, mark=WITH_R),
     key=lambda record: record.party,
     fold=lambda n, _part, record, _seen: n or record.n,
     state=Place,

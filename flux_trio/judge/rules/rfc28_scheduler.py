@@ -40,7 +40,7 @@ from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
-COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
+COMMITS: Final = sent("request", *topics.COMMITS, mark=WITH_R)
 ALLOC_ANSWER: Final = sent("response", topics.SCHED_ALLOC)
 RELEASE: Final = sent("request", topics.RESOURCE_RELEASE)
 FREE: Final = received("request", topics.SCHED_FREE)

@@ -38,7 +38,13 @@ from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
-SERVICES: Final = (topics.JOB_INGEST, topics.JOB_LIST, topics.JOB_INFO, topics.KVS, topics.RESOURCE)
+SERVICES: Final = (
+    topics.JOB_INGEST,
+    topics.JOB_LIST,
+    topics.JOB_INFO,
+    *topics.KVS_SERVICES,
+    topics.RESOURCE,
+)
 MAY_WAIT: Final = (topics.LIST_ID,)
 """The topics of requests that may wait for something that is not there yet."""
 
@@ -169,7 +175,7 @@ def _left_unanswered(record: Record, seen: Seen) -> Finding:
     if not all(seen.is_old(n) for module, (_, n) in seen.all(COMINGS).items() if module != party):
         return None  # it may have waited for a module that is just back
     for call, n in _unanswered(party, seen):
-        if service_of(call.topic) == topics.KVS:
+        if service_of(call.topic) in topics.KVS_SERVICES:
             continue  # the kvs may have waited for its disk
         if seen.is_old(n) and not _waits_for_return(party, n, seen):
             text = f"{call.topic}: {party} has left and had not answered it for more than a second"

@@ -85,7 +85,7 @@ _BY_ROLES: Final = (
     topics.EXEC_HELLO,
     START,
 )
-BETWEEN_SERVICES: Final = (*_BY_ROLES, topics.KVS_COMMIT)
+BETWEEN_SERVICES: Final = (*_BY_ROLES, *topics.COMMITS)
 """Of these, clients may send commits: what they ask and are told is left out, and not kept."""
 TOLD_MAX: Final = 4
 
@@ -219,7 +219,7 @@ NO_FAILURES: Final = (Errno.ENODATA, Errno.ECANCELED)
 
 def _asked(record: Record, seen: Seen) -> Iterable[tuple[tuple[str, str], None]]:
     topic = topic_of(record)
-    is_kept = topic != topics.KVS_COMMIT or _has_role(record.party, seen)
+    is_kept = topic not in topics.COMMITS or _has_role(record.party, seen)
     return [((record.party, topic), None)] if is_kept else []
 
 
@@ -278,7 +278,7 @@ def services_get_no_errors_from_each_other(record: Record, seen: Seen) -> Findin
     if not isinstance(found, Response) or errnum(record) in NO_FAILURES or _is_due(record, seen):
         return None
     client = found.routes[0] if found.routes else record.peer
-    if found.topic == topics.KVS_COMMIT and not _has_role(client, seen):
+    if found.topic in topics.COMMITS and not _has_role(client, seen):
         return None
     text = f"{found.topic} of {client}: {record.party} answered with errnum {found.errnum}"
     text = f"{text}: {found.error_text}" if found.error_text else text

@@ -144,7 +144,7 @@ def _storing(record: Record, _seen: Seen) -> Storing | None:
     return Storing(is_regular, has_put, has_submit)
 
 
-STORING: Final = Trait("storing", tuple(sent("request", topics.KVS_COMMIT)), _storing)
+STORING: Final = Trait("storing", tuple(sent("request", *topics.COMMITS)), _storing)
 
 
 # --- JSON

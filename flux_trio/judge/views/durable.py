@@ -80,8 +80,8 @@ def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Se
 
 DURABLE: Final = view(
     "durable",
-    sent("request", topics.KVS_COMMIT),
-    received("response", topics.KVS_COMMIT),
+    sent("request", *topics.COMMITS),
+    received("response", *topics.COMMITS),
     key=operator.attrgetter("party"),
     fold=_fold_durable,
 )

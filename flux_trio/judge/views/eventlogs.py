@@ -374,7 +374,7 @@ UNSTORED: Final[View] = view(
     logged(ANY_TOPIC),
     key=job_id,
     parts=_unstored_parts,
-    many=(*sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS), *noted(Kind.MODULE)),
+    many=(*sent("request", *topics.COMMITS, mark=WITH_EVENTS), *noted(Kind.MODULE)),
     fold=_fold_unstored,
 )
 """The names of the logged events that are in no commit yet, oldest first, by job id."""
@@ -394,7 +394,7 @@ def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
         found = job_id(record)
         return [] if found is None else [(found, None)]
     r_sets: Iterable[tuple[int | None, SeenR | None]] = committed(record)
-    if topic_of(record) != topics.KVS_COMMIT:
+    if topic_of(record) not in topics.COMMITS:
         r_sets = [(r.jobid, r) for r in carried_by(record)]
     return [(jobid, None if r is None else r.value) for jobid, r in r_sets if jobid is not None]
 
@@ -408,7 +408,7 @@ def _fold_resources(
 
 RESOURCES: Final = view(
     "resources",
-    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    sent("request", *topics.COMMITS, mark=WITH_R),
     sent("request", _EXEC_START, mark=CARRIES_R),
     logged("clean"),
     parts=_resource_parts,

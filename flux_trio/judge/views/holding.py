@@ -75,7 +75,7 @@ def _is_for_scheduler(record: Record, jobid: int, seen: Seen) -> bool:
 
 
 def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
-    if topic_of(record) == topics.KVS_COMMIT:
+    if topic_of(record) in topics.COMMITS:
         return [
             (jobid, None if r is None else r.value)
             for jobid, r in committed(record)
@@ -136,8 +136,8 @@ def _fold_commits(had: Commit | None, _part: None, record: Record, _seen: Seen) 
 
 COMMITS: Final = view(
     "commits",
-    sent("request", topics.KVS_COMMIT, mark=WITH_R),
-    while_live(OWN, received("response", topics.KVS_COMMIT)),
+    sent("request", *topics.COMMITS, mark=WITH_R),
+    while_live(OWN, received("response", *topics.COMMITS)),
     parts=_commits,
     fold=_fold_commits,
     reads=(LINK, SCHED_JOBS),

@@ -159,7 +159,7 @@ JOB_QUEUES: Final = view(
     while_live(OWN, logged("clean", "invalidate")),
     key=job_id,
     parts=_jobspec_queues,
-    many=sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+    many=sent("request", *topics.COMMITS, mark=WITH_JOBSPEC),
     fold=_fold_queue,
 )
 """The name of the queue of each active job, by job id; jobs of the anonymous queue are left out."""

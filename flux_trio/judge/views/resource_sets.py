@@ -121,7 +121,7 @@ LOOKUPS: Final = view(
 """By client and matchtag: the jobs whose R is being looked up, None for another key."""
 
 ALLOCATING: Final = (
-    *sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    *sent("request", *topics.COMMITS, mark=WITH_R),
     *sent("response", topics.SCHED_ALLOC, mark=CARRIES_R),
 )
 """The records in which a scheduler says what it allocates."""
@@ -147,7 +147,7 @@ def is_part(record: Record) -> bool:
 @once
 def allocated(record: Record) -> list[SeenR]:
     """Return the R of each job in a record of ALLOCATING."""
-    if topic_of(record) == topics.KVS_COMMIT:
+    if topic_of(record) in topics.COMMITS:
         return [each for _, each in committed(record) if each is not None]
     return carried_by(record)
 
@@ -170,7 +170,7 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
     Lookups of others than the scheduler are left out, since they show what a commit has shown.
     """
     topic = topic_of(record)
-    if topic == topics.KVS_COMMIT:
+    if topic in topics.COMMITS:
         return allocated(record)
     if topic in LOOKUP_TOPICS:
         if record.party != seen.facts.scheduler or errnum(record):

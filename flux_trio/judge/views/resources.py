@@ -374,11 +374,11 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
             return _void(getattr(record.message, "sender", "") == seen.facts.manager, seen)
         case topics.SCHED_HELLO:  # of the next one, if both have ended and nobody heard of it
             return _void(True, seen)
-        case topics.KVS_COMMIT:
+        case topic if topic in topics.COMMITS:
             return list(committed(record))
         case topics.SCHED_ALLOC if payload(record).get("type") == SUCCESS:
             return [(r.jobid, r) for r in allocated(record) if r.jobid is not None]
-        case topics.KVS_LOOKUP | topics.KVS_LOOKUP_ALL:
+        case topic if topic in topics.LOOKUPS:
             return [(r.jobid, r) for r in found_in(record, seen) if r.jobid is not None]
     found = payload(record).get("id")
     return [(found, None)] if type(found) is int else []

@@ -79,7 +79,7 @@ ORIGINAL: Final[View] = view(
     key=job_id,
     parts=_jobspecs,
     many=(
-        *sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+        *sent("request", *topics.COMMITS, mark=WITH_JOBSPEC),
         *received("request", topics.JOB_SUBMIT),
     ),
     fold=lambda _old, text, _record, _seen: text,

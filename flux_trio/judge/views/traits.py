@@ -67,7 +67,7 @@ def _written(record: Record, _seen: Seen) -> Value:
 
 _UNLINK: Final = "unlink"
 _WRITTEN: Final = ("R", "eventlog", "jobspec", _UNLINK)
-WRITES: Final = Trait("writes", tuple(sent("request", topics.KVS_COMMIT)), _written)
+WRITES: Final = Trait("writes", tuple(sent("request", *topics.COMMITS)), _written)
 
 
 def _writing(name: str) -> Mark:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self
 import msgspec
 
 from flux_trio.cores.turns import Outgoing
-from flux_trio.formats import FormatError, ResourceSet, format_r, parse_r
+from flux_trio.formats import FormatError, ResourceSet, format_r, parse_r, treeobj
 from flux_trio.formats.errors import Words
 from flux_trio.formats.glob import Glob
 from flux_trio.lab.catalogue.base import LieInPlaceOf, fault
@@ -311,6 +311,12 @@ def _granting_op(op: Any, rank: int, core: int) -> Any:
             except FormatError:
                 return op
             return [what, key, _at(granted, rank, core)]
+        case {"key": str(key), "dirent": {"type": "val"} as found} if key.endswith(".R"):
+            try:
+                granted = parse_r(treeobj.text_of(found))
+            except FormatError:
+                return op
+            return {**op, "dirent": treeobj.val(_at(granted, rank, core))}
     return op
 
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.editions import Edition
+from flux_trio.editions import Edition, flux_kvs
+from flux_trio.editions.kvs import Lookup
 from flux_trio.editions.rfc21 import URGENCY_DEFAULT
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
@@ -436,5 +437,5 @@ async def all_have(stage: Stage, jobids: Iterable[int], event: str, clause: str 
 
 async def resources_of(stage: Stage, jobid: int) -> ResourceSet:
     """Return what a job has got, from the kvs."""
-    found = await stage.call(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")})
-    return parse_r(found["value"])
+    found = await stage.call(topics.KVS_LOOKUP, flux_kvs.look_up(Lookup(job_key(jobid, "R"))))
+    return parse_r(flux_kvs.value_of(found))

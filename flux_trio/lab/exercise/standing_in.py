@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from flux_trio.broker import Handle
+from flux_trio.editions.kvs import CommitValues
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
 from flux_trio.editions.rfc32 import StartType
@@ -209,7 +210,8 @@ async def cancel_comes_too_late(stage: Stage) -> None:
         for at in (3, 4):
             jobs.ask(at)
             await _canceled(manager, at)
-            await stage.call(topics.KVS_COMMIT, {"ops": [["put", "exercise", ""]]})
+            put = CommitValues([["put", "exercise", ""]])
+            await stage.call(topics.KVS_COMMIT, stage.edition.kvs.commit(put))
         await _canceled(manager, 2)
         await stage.program.end()
 

@@ -148,7 +148,7 @@ def _while_hello_is_answered(table: Table) -> Coincidence:
     draw = table.draw
     running = When("job-exec.start", table.some(), "recv", "response")
     first = draw.choice((c.Reload("sched", running), c.Reload("job-manager", running)))
-    read = When(topics.KVS_LOOKUP_ALL, 1, "send", party="sched")  # R of the jobs it was told of
+    read = When(topics.KVS_OWN.lookup_all, 1, "send", party="sched")  # R of the jobs it was told of
     again = draw.choice(
         (
             read,

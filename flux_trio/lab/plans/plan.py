@@ -6,16 +6,18 @@ Times are in seconds since the start of the world.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from flux_trio.editions import EDITIONS
 from flux_trio.formats import HOSTS_MAX
 from flux_trio.formats.idset import IDS_MAX
 from flux_trio.lab.catalogue import Fault
 from flux_trio.lab.plans.workload import Do, JobPlan
 from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import Builtin, PluginFile, builtin_files, plugin_file
+from flux_trio.messages import topics
 
 VERSION: Final = 1
 
@@ -49,6 +51,36 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     edition: Edition = DEFAULT_EDITION  # of the RFCs, which the instance speaks
     pages: Annotated[int, msgspec.Meta(ge=0)] = 0  # entries of each page; 0: as in an instance
     version: int = VERSION
+
+
+def in_edition(plan: Plan, edition: Edition) -> Plan:
+    """Return a plan that was drawn for the edition classic as one for `edition`.
+
+    Moments are at messages of the same meaning.
+    """
+    own = EDITIONS[edition].kvs.own
+    renamed = dict(zip(topics.KVS_OWN, own, strict=True))
+
+    def spoken(value: Any) -> Any:
+        if isinstance(value, list):
+            return [spoken(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        said = {key: spoken(each) for key, each in value.items()}
+        is_r = value.get("topic") == topics.KVS_COMMIT and value.get("party") == topics.SCHED
+        if "topic" in value and not is_r:
+            said["topic"] = renamed.get(value["topic"], value["topic"])
+        return said
+
+    plan = msgspec.structs.replace(plan, edition=edition)
+    if own == topics.KVS_OWN:
+        return plan
+    return msgspec.convert(spoken(msgspec.to_builtins(plan)), Plan)
+
+
+def own_of(plan: Plan) -> topics.StoreTopics:
+    """Return how the edition of a plan calls what only we have of the kvs."""
+    return EDITIONS[plan.edition].kvs.own
 
 
 def reloadable_of(plan: Plan) -> tuple[PluginFile, ...]:

@@ -53,7 +53,7 @@ def _strikes(plan: Plan, module: str) -> bool:
 def _is_killed(plan: Plan, *, is_complete: bool) -> bool:
     """Whether the plan has a backup, and a kill as that is complete, or at another moment."""
     places = [each.place for each in plan.faults if isinstance(each, Recover)]
-    at = [isinstance(each, When) and each.topic == topics.KVS_BACKUP for each in places]
+    at = [isinstance(each, When) and each.topic in topics.BACKUPS for each in places]
     return _asks(plan, "backup") and is_complete in at
 
 
@@ -122,9 +122,9 @@ class NotedSituations:
         kind, message = record.kind, record.message
         if kind == _SEND and message is not None:
             if type(message) is Request:
-                if message.topic == topics.KVS_PAGE:
+                if message.topic in topics.PAGES:
                     self._asked_for_page(record.party, message)
-                elif message.topic == topics.KVS_BACKUP:
+                elif message.topic in topics.BACKUPS:
                     self._meanwhile = set()
             elif type(message) is Response:
                 self._answered(message)
@@ -166,7 +166,7 @@ class NotedSituations:
             self._on_its_way = set(map(jobid_in, keys))
 
     def _taken_by_job_list(self, message: object) -> None:
-        if type(message) is Response and message.topic == topics.KVS_PAGE:
+        if type(message) is Response and message.topic in topics.PAGES:
             self._on_its_way.clear()
         if type(message) is not Event or message.topic != topics.JOB_PURGE_EVENT:
             return
@@ -174,11 +174,11 @@ class NotedSituations:
             self.occurred.add(PURGE_BEFORE_PAGE)
 
     def _answered(self, response: Response) -> None:
-        if response.topic == topics.KVS_PAGE and response.routes:
+        if response.topic in topics.PAGES and response.routes:
             self._got_page(response.routes[0], response)
-        elif response.topic == topics.KVS_BACKUP:
+        elif response.topic in topics.BACKUPS:
             self._backed_up(is_complete=not response.errnum)
-        elif response.topic == topics.KVS_COMMIT and not response.errnum:
+        elif response.topic in topics.COMMITS and not response.errnum:
             self._is_copied = False
         if response.errnum or response.topic not in (topics.JOB_HISTORY, topics.JOB_PURGE):
             return

@@ -130,7 +130,7 @@ def _back_up(visits: _Visits) -> None:
     visits.ask(Do(visits.moment(), "backup", when=begins))
     kill = draw.choice(("", "before", "at its end"))
     tool: Tool = "restore"
-    when = When(topics.KVS_BACKUP, 1, "send", "response")
+    when = When(topics.KVS_OWN.backup, 1, "send", "response")
     if kill == "before":
         tool = draw.choice(get_args(Tool))
         when = replace(begins, nth=nth + draw.choice((1, 2, 4)))
@@ -372,7 +372,7 @@ def _purge_while_finished_jobs_are_read(visits: _Visits) -> None:
     draw, at = visits.draw, visits.span_s * 3
     nbefore = sum(each.what == "history" and each.at < at for each in visits.plan.actions)
     told = When(topics.JOB_HISTORY, nbefore + 1, "send", "response")
-    asked = When(topics.KVS_PAGE, draw.choice((4, 4, 6)), "send", party=topics.JOB_LIST)
+    asked = When(topics.KVS_OWN.page, draw.choice((4, 4, 6)), "send", party=topics.JOB_LIST)
     again, away = c.Reload("job-list", told), c.Linger("job-list", asked, 0.5)
     visits.plan = replace(visits.plan, faults=(*visits.plan.faults, again, away))
     visits.ask(Do(at, "history"), Do(at, "purge", when=asked))

@@ -41,7 +41,7 @@ class Copied(Watcher):
         """
         kind, message = record.kind, record.message
         if kind == _SEND:
-            if type(message) is Response and message.topic == topics.KVS_BACKUP:
+            if type(message) is Response and message.topic in topics.BACKUPS:
                 self._answered(record.party, message)
         elif kind == _FAULT:
             if self.world.disk.backup.is_under_way and tool_after(record):

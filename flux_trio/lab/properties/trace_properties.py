@@ -71,9 +71,9 @@ def the_journal_tells_of_durable_events(trace: Sequence[Record]) -> str:
         message = record.message
         if not topic:
             open_.clear()
-        elif topic == topics.KVS_COMMIT and isinstance(message, Request):
+        elif topic in topics.COMMITS and isinstance(message, Request):
             open_[message.matchtag] = set(_lines_in(message))
-        elif topic == topics.KVS_COMMIT and isinstance(message, Response):
+        elif topic in topics.COMMITS and isinstance(message, Response):
             durable |= open_.pop(message.matchtag, set())
         elif topic == topics.JOB_JOURNAL and isinstance(message, Response) and not message.errnum:
             for jobid, _, event in journal.BATCH.read(message).events:
@@ -123,6 +123,9 @@ def the_journal_tells_each_event_once(trace: Sequence[Record]) -> str:
     return ""
 
 
+KVS_FAREWELLS: Final = tuple(map(topics.disconnect_of, topics.KVS_SERVICES))
+
+
 @over_trace("ordered", topics.KVS)
 def commits_are_answered_in_order(trace: Sequence[Record]) -> str:
     """The kvs stores the commits of each sender in the order in which they came (RFC 16)."""
@@ -131,12 +134,12 @@ def commits_are_answered_in_order(trace: Sequence[Record]) -> str:
         message = record.message
         if not topic:
             waiting.clear()
-        elif topic == topics.disconnect_of(topics.KVS) and isinstance(message, Request):
+        elif topic in KVS_FAREWELLS and isinstance(message, Request):
             waiting.pop(message.sender, None)  # its commits are stored, and not answered
-        elif topic == topics.KVS_COMMIT and isinstance(message, Request):
+        elif topic in topics.COMMITS and isinstance(message, Request):
             if message.wants_response:
                 waiting.setdefault(message.sender, []).append(message.matchtag)
-        elif topic == topics.KVS_COMMIT and isinstance(message, Response):
+        elif topic in topics.COMMITS and isinstance(message, Response):
             sender = message.routes[0]
             tags = waiting.get(sender, [])
             if message.matchtag not in tags:
@@ -184,12 +187,12 @@ def what_was_lost_is_not_granted(trace: Sequence[Record]) -> str:
                 each.clear()
         elif topic == topics.RESOURCE_ACQUIRE and isinstance(message, Response):
             _follow(lost, message, edition)
-        elif topic == topics.KVS_COMMIT and isinstance(message, Request):
+        elif topic in topics.COMMITS and isinstance(message, Request):
             puts = [op for op in COMMIT.read(message).ops if isinstance(op, Put)]
             commits[message.matchtag] = [op.key for op in puts]
             ranks |= {op.key: set(parse_r(op.text).ranks) for op in puts}
             void -= ranks.keys()
-        elif topic == topics.KVS_COMMIT and isinstance(message, Response):
+        elif topic in topics.COMMITS and isinstance(message, Response):
             void |= {key for key in commits.pop(message.matchtag, ()) if ranks[key] & lost}
         elif topic == topics.SCHED_ALLOC and isinstance(message, Response):
             answer = read_if_valid(edition.alloc_answer, message)

@@ -21,7 +21,7 @@ import msgspec
 from flux_trio.config import is_policy_of_file
 from flux_trio.jobtap.failures import describe
 from flux_trio.lab.plans.drawing import draw_for_stack, draw_plan
-from flux_trio.lab.plans.plan import DEFAULT_EDITION, Depth, Edition, Plan
+from flux_trio.lab.plans.plan import DEFAULT_EDITION, Depth, Edition, Plan, in_edition
 from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.plans.situations import NotedSituations, drawn
 from flux_trio.lab.properties.consistency import OURS
@@ -111,9 +111,9 @@ class Setup:
             depth=self.depth,
             store=self.store,
             policy=self.policy or plan.policy,
-            edition=self.edition,
         )
-        return draw_for_stack(plan) if self.depth == "stack" else plan
+        drawn = draw_for_stack(plan) if self.depth == "stack" else plan
+        return in_edition(drawn, self.edition)
 
 
 def _imported(path: str) -> Property:

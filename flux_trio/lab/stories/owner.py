@@ -34,7 +34,9 @@ class Owner(Client):
         actions: tuple[Do, ...],
         ids: dict[int, int],
         plugins: Sequence[PluginFile] = (),
+        own: topics.StoreTopics = topics.KVS_OWN,
     ) -> None:
+        self._own = own  # how the edition calls what only we have of the kvs
         self._plugins = plugins
         self._todo: dict[int, JobPlan | Do] = dict(enumerate((*jobs, *actions)))
         self.ids = ids
@@ -96,7 +98,7 @@ class Owner(Client):
         if asked.what == "reload-plugin":
             return [self._request(place, topics.JOB_JOBTAP, each) for each in self._change(asked)]
         flags = Flag.STREAMING if asked.what == "watch" else 0
-        return [self._request(place, *_method(asked, self.ids.get(asked.job, 0)), flags)]
+        return [self._request(place, *_method(asked, self.ids.get(asked.job, 0), self._own), flags)]
 
     def _request(self, place: int, topic: str, payload: dict[str, Any], flags: int = 0) -> Request:
         self._matchtag += 1
@@ -174,7 +176,7 @@ def jobspec_of(job: JobPlan, after: int | None = None) -> Jobspec:
     )
 
 
-def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
+def _method(asked: Do, jobid: int, own: topics.StoreTopics) -> tuple[str, dict[str, Any]]:
     """Return topic and payload of a request."""
     if asked.what in JOB_ACTIONS:
         topic, values = _of_job(asked)
@@ -185,7 +187,7 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
         case "history":
             return topics.JOB_HISTORY, {"slice": "[:]"}
         case "backup":
-            return topics.KVS_BACKUP, {"path": "backup"}
+            return own.backup, {"path": "backup"}
         case "purge":
             return topics.JOB_PURGE, {"num_limit": 0, "batch": PURGED_MAX, "force": True}
         case "queue-drain" | "queue-idle":

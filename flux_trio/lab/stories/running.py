@@ -11,7 +11,7 @@ from flux_trio.formats import format_fluid
 from flux_trio.judge import Violation
 from flux_trio.lab.catalogue import Holds
 from flux_trio.lab.plans.files import check_plan
-from flux_trio.lab.plans.plan import Plan, reloadable_of
+from flux_trio.lab.plans.plan import Plan, own_of, reloadable_of
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.properties.world_judge import WorldJudge, described, violator
 from flux_trio.lab.stories.moments import Moments
@@ -128,7 +128,9 @@ class PlanRun:
 
     def make_owner(self) -> Owner:
         """Return the client that submits the jobs of the plan and makes its requests."""
-        return Owner(self.plan.jobs, self.plan.actions, {}, reloadable_of(self.plan))
+        return Owner(
+            self.plan.jobs, self.plan.actions, {}, reloadable_of(self.plan), own_of(self.plan)
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -97,7 +97,7 @@ class CoresWorld(World[Station]):
         self._plans: dict[str, ModulePlan] = module_plans(
             config,
             given.inventory,
-            kvs=lambda: KvsOnDisk(self.disk),
+            kvs=lambda: KvsOnDisk(self.disk, config.edition_value),
             job_manager=lambda: job_manager_of_world(
                 config, given, lambda question: self.answers(question), self._watch
             ),

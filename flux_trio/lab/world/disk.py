@@ -22,6 +22,7 @@ from flux_trio.cores.kvs.ops import (
 )
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.editions import Edition
 from flux_trio.lab.world.backups import Backup, Values, values_of
 from flux_trio.lab.world.recovering import Remains, Tool
 from flux_trio.messages import Errno
@@ -203,11 +204,16 @@ class KvsOnDisk:
     A backup is made in slices, and what is asked for meanwhile is done between them.
     """
 
-    def __init__(self, disk: Disk) -> None:
-        self._core = KvsCore()
+    def __init__(self, disk: Disk, edition: Edition) -> None:
+        self._core = KvsCore(edition=edition)
         self._disk = disk
         self._round: list[StoreOps | Fetch] = []  # what waits for the disk, in order
-        self.start = self._core.start
+
+    def start(self, now: float) -> list[Any]:
+        """Begin; what the core reads first is there at once."""
+        actions: list[Any] = []
+        self._do_all(now, self._core.start(now), actions)
+        return actions
 
     @property
     def part(self) -> CorePart:
@@ -237,8 +243,12 @@ class KvsOnDisk:
 
     def _settle(self, now: float, inputs: Sequence[Any], actions: list[Any]) -> None:
         """Give the core inputs, and what comes of the actions that are for the disk."""
-        while inputs:
-            todo, inputs = self._core.turn(now, inputs), []
+        if inputs:
+            self._do_all(now, self._core.turn(now, inputs), actions)
+
+    def _do_all(self, now: float, todo: Sequence[Any], actions: list[Any]) -> None:
+        while todo:
+            inputs: list[Any] = []
             for action in todo:
                 if type(action) is StoreOps or type(action) is Fetch:
                     inputs += self._do(now, action, actions)
@@ -250,6 +260,7 @@ class KvsOnDisk:
                     inputs.append(STOPPED)
                 else:
                     actions.append(action)
+            todo = self._core.turn(now, inputs) if inputs else ()
 
     def _through(self, item: Any) -> list[Any]:
         """Return what the core gets: for the disk's timer the results of the round."""

@@ -54,7 +54,7 @@ def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
             match action:
                 case Response():
                     world.router.route(peer, action)
-                case Request(topic=topics.KVS_COMMIT):
+                case Request(topic=topic) if topic in topics.COMMITS:
                     inputs.append(Response(action.topic, {}, matchtag=action.matchtag))
     world.router.remove(peer)
 

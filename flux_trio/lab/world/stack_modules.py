@@ -129,7 +129,7 @@ class ModuleHandle(LocalHandle):
 
     def adopt(self, core: C) -> C:
         if self.name == KVS_MODULE:
-            core = KvsOnDisk(self._world.disk)  # type: ignore[assignment]
+            core = KvsOnDisk(self._world.disk, self._world.config.edition_value)  # type: ignore[assignment]
         self.station.core = core  # type: ignore[assignment]
         return core
 

@@ -49,7 +49,7 @@ def module_plans(
     edition = config.edition_value
     inventory = add_queue_properties(config, inventory)
     return {
-        KVS_MODULE: ModulePlan((topics.KVS,), (back,), kvs),
+        KVS_MODULE: ModulePlan(edition.kvs.services, (back,), kvs),
         "resource": ModulePlan(
             (topics.RESOURCE,),
             (),

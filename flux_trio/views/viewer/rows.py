@@ -241,7 +241,7 @@ def _is_expected(response: Response) -> bool:
 
     A stream ends, also since its reader has left it, or a key is not there yet.
     """
-    is_read = service_of(response.topic) == topics.KVS
+    is_read = service_of(response.topic) in topics.KVS_SERVICES
     return response.errnum in (0, Errno.ENODATA, Errno.ECANCELED) or (
         is_read and response.errnum == Errno.ENOENT
     )

@@ -73,7 +73,7 @@ def a_response_with_another_matchtag(trace: Trace) -> Trace:
 
 @PLANTED.violation("3.routing.4", "calls")
 def a_response_that_goes_astray(trace: Trace) -> Trace:
-    answer = find(trace, topics.KVS_WATCH, "response")
+    answer = find(trace, topics.KVS_OWN.watch, "response")
     other = {"one-2": "two-3", "two-3": "one-2"}[answer.peer]
     return _taken_up_by(trace, answer, other)
 
@@ -128,13 +128,13 @@ def the_broker_answers_what_wants_no_response(trace: Trace) -> Trace:
 
 @PLANTED.violation("6.cancel.2", "calls")
 def a_cancel_that_wants_a_response(trace: Trace) -> Trace:
-    return edit(trace, find(trace, topics.KVS_CANCEL, "request"), flags=0)
+    return edit(trace, find(trace, topics.KVS_OWN.cancel, "request"), flags=0)
 
 
 @PLANTED.violation("6.cancel.2", "calls")
 def a_cancel_that_gets_a_response(trace: Trace) -> Trace:
-    cancel = find(trace, topics.KVS_CANCEL, "request")
-    return insert(trace, cancel, *made("kvs", cancel.party, Response(topics.KVS_CANCEL)))
+    cancel = find(trace, topics.KVS_OWN.cancel, "request")
+    return insert(trace, cancel, *made("kvs", cancel.party, Response(topics.KVS_OWN.cancel)))
 
 
 @PLANTED.violation("3.routing.1", "everyday")

@@ -61,16 +61,16 @@ def enodata_is_taken_for_a_failure(trace: Trace) -> Trace:
 
 @PLANTED.violation("6.cancel.1", "calls")
 def a_cancel_without_matchtag(trace: Trace) -> Trace:
-    return edit_payload(trace, find(trace, topics.KVS_CANCEL, "request"), matchtag="7")
+    return edit_payload(trace, find(trace, topics.KVS_OWN.cancel, "request"), matchtag="7")
 
 
 def _canceled(trace: Trace) -> Record:
-    return find(trace, topics.KVS_WATCH, "response", errnum=Errno.ECANCELED)
+    return find(trace, topics.KVS_OWN.watch, "response", errnum=Errno.ECANCELED)
 
 
 @PLANTED.violation("6.cancel.1", "calls")
 def a_request_is_canceled_by_nobody(trace: Trace) -> Trace:
-    return drop(trace, find(trace, topics.KVS_CANCEL, "request"))
+    return drop(trace, find(trace, topics.KVS_OWN.cancel, "request"))
 
 
 @PLANTED.violation("6.matchtag.2", "calls")
@@ -89,7 +89,7 @@ def what_is_canceled_goes_on(trace: Trace) -> Trace:
 @PLANTED.violation("6.cancel.3", "calls")
 def what_is_canceled_ends_otherwise(trace: Trace) -> Trace:
     """The service has come back to its inbox since the cancel."""
-    cancel = find(trace, topics.KVS_CANCEL, "request")
+    cancel = find(trace, topics.KVS_OWN.cancel, "request")
     trace = edit(trace, _canceled(trace), errnum=int(Errno.ENODATA))
     trace, _ = new_turn(trace, trace[cancel.n - 1], "kvs")
     return trace

@@ -16,9 +16,9 @@ async def calls(stage: Stage) -> None:
     await stage.call(topics.RESOURCE_DRAIN, targets="0")
     async with stage.instance.connect("one") as one, stage.instance.connect("two") as two:
         for client in (one, two):
-            client.send(Request(topics.KVS_WATCH, {"key": key}, TAG, STREAMING))
+            client.send(Request(topics.KVS_OWN.watch, {"key": key}, TAG, STREAMING))
         await stage.settle()
-        one.send(Request(topics.KVS_CANCEL, {"matchtag": TAG}, flags=NORESPONSE))
+        one.send(Request(topics.KVS_OWN.cancel, {"matchtag": TAG}, flags=NORESPONSE))
         await stage.settle()
         one.send(Request("nobody.home", {}, TAG + 1))
         one.send(Request("nobody.home", {}, flags=NORESPONSE))

@@ -21,7 +21,7 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerCall,
     JobManagerOutbox,
 )
-from flux_trio.cores.kvs_calls import commit_ops
+from flux_trio.cores.kvs_calls import Ask, commit_ops
 from flux_trio.cores.outbox import without_responses
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
@@ -95,6 +95,10 @@ class Commits(Part):
         """Send a request when all events so far are durable."""
         self.messages.append(Request(topic, payload, self.outbox.calls.open(call)))
 
+    def ask_kvs_when_durable(self, ask: Ask, call: JobManagerCall) -> None:
+        """Send a request to the kvs when all events so far are durable."""
+        self.messages.append(self.outbox.request_kvs(ask, self.outbox.calls.open(call)))
+
     def answer_at_once(self, response: Response | None) -> None:
         """Send a response that reveals no event, such as the state of a queue, in this turn."""
         if response is not None:
@@ -106,6 +110,10 @@ class Commits(Part):
         In this order one round of the kvs takes both.
         """
         self.questions.append(Request(topic, payload, self.outbox.calls.open(call)))
+
+    def ask_kvs(self, ask: Ask, call: JobManagerCall) -> None:
+        """Send a request to the kvs; as `ask`."""
+        self.questions.append(self.outbox.request_kvs(ask, self.outbox.calls.open(call)))
 
     def check_room(self) -> None:
         """Refuse a request that would log an event while too many bytes of events wait.
@@ -250,7 +258,7 @@ class Commits(Part):
         nbytes = sum([len(op[-1]) for op in ops])  # JSON, so nearly all characters are ASCII
         self.uncommitted.append(Uncommitted(nbytes))
         self.waiting_bytes += nbytes
-        self.outbox.ask(*commit_ops(ops, frees=self.frees), EventsStored())
+        self.outbox.ask_kvs(commit_ops(ops, frees=self.frees), EventsStored())
 
     def stored(self, response: Response) -> None:
         """Send the messages that waited for the oldest commit, which is answered."""

@@ -84,7 +84,7 @@ class FinishedBytes(Part):
 
     def _read_on(self) -> None:
         assert self.unread is not None
-        self._ledger.ask(*read_page(ENDED, page_size(PAGE_JOBS), self.unread), BytesRead())
+        self._ledger.ask_kvs(read_page(ENDED, page_size(PAGE_JOBS), self.unread), BytesRead())
 
     def page_read(self, response: Response) -> None:
         """Count the jobs of a page, and read the next one."""

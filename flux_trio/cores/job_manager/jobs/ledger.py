@@ -241,11 +241,11 @@ class Ledger(Commits):
         if absent.jobid in self.recent or absent.jobid > self.max_jobid:
             self.send(absent.refusal(request, is_inactive=absent.jobid in self.recent))
             return
-        self.ask(*look_up(job_key(absent.jobid, EVENTLOG)), Refusal(request, absent))
+        self.ask_kvs(look_up(job_key(absent.jobid, EVENTLOG)), Refusal(request, absent))
 
     def look_for(self, jobid: int, batch: int) -> None:
         """Ask whether a job of the submit request `batch` was over at this start."""
-        self.ask(*look_up(job_key(jobid, EVENTLOG)), SubmittedAgain(jobid, batch))
+        self.ask_kvs(look_up(job_key(jobid, EVENTLOG)), SubmittedAgain(jobid, batch))
 
     def used(self, jobid: int) -> None:
         """Note that `jobid`, and all ids before it, were used before this start."""

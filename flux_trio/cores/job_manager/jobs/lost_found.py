@@ -86,7 +86,9 @@ class LostAndFound(Part):
             self._ledger.outbox.send(Log(Level.ERR, text))
 
     def _read_values(self, job: Aside, after: str) -> None:
-        self._ledger.ask(*read_page(job.directory, page_size(PAGE_VALUES), after), ValuesRead(job))
+        self._ledger.ask_kvs(
+            read_page(job.directory, page_size(PAGE_VALUES), after), ValuesRead(job)
+        )
 
     def _copy(self, job: Aside, page: kvs.KeysPage) -> None:
         values = {key: value for key, value in page.items if value is not None}
@@ -96,11 +98,11 @@ class LostAndFound(Part):
         ops = [["put", job.new_key(key), text] for key, text in values.items()]
         ops += [["put", job.bad_key(key), text] for key, text in remains.items()]
         after = None if page.is_last(page_size(PAGE_VALUES)) else page.keys[-1]
-        self._ledger.ask(*commit_ops(ops), ValuesCopied(job, after))
+        self._ledger.ask_kvs(commit_ops(ops), ValuesCopied(job, after))
 
     def _read_rows(self, job: Aside, after: str) -> None:
-        self._ledger.ask(
-            *read_page(ENDED, page_size(PAGE_ROWS), after, values=False), RowsRead(job)
+        self._ledger.ask_kvs(
+            read_page(ENDED, page_size(PAGE_ROWS), after, values=False), RowsRead(job)
         )
 
     def _find_row(self, job: Aside, page: kvs.KeysPage) -> None:
@@ -117,7 +119,7 @@ class LostAndFound(Part):
         if row is not None:
             ops.append(["unlink", row])
         usec = None if row is None else int(row.split(".")[1], 16)
-        self._ledger.ask(*commit_ops(ops), SetAside(job, usec))
+        self._ledger.ask_kvs(commit_ops(ops), SetAside(job, usec))
 
     def _announce(self, done: SetAside) -> None:
         job = done.job

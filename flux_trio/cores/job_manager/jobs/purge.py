@@ -186,9 +186,9 @@ class Purge(Part):
         match purge:
             case Run():
                 limit = min(page_size(PAGE_JOBS), purge.left)
-                self._ledger.ask(*read_page(ENDED, limit, purge.after), RunRead(purge, limit))
+                self._ledger.ask_kvs(read_page(ENDED, limit, purge.after), RunRead(purge, limit))
             case Named():
-                self._ledger.ask(*look_up(job_key(purge.jobid, EVENTLOG)), NamedRead(purge))
+                self._ledger.ask_kvs(look_up(job_key(purge.jobid, EVENTLOG)), NamedRead(purge))
 
     def step_answered(self, step: PurgeStep, response: Response) -> None:
         """Take the answer of one step; go on with the next, or answer the request."""
@@ -258,7 +258,7 @@ class Purge(Part):
             keys = [job_key(job.id, output_key(1)) for job in jobs[:number]]
             sized = RunSized(run, tuple(jobs[:number]), goes_on)
             # the answer ends with the first key that exists
-            self._ledger.ask(*look_up_all(keys, chars_max=1), sized)
+            self._ledger.ask_kvs(look_up_all(keys, chars_max=1), sized)
             return
         run = _counted(run, number)
         if goes_on:
@@ -276,7 +276,7 @@ class Purge(Part):
         if chosen:
             keys = [job_key(job.id, output_key(1)) for job in chosen]
             sized = RunSized(run, tuple(chosen), left > 0)
-            self._ledger.ask(*look_up_all(keys, chars_max=1), sized)
+            self._ledger.ask_kvs(look_up_all(keys, chars_max=1), sized)
         elif left > 0 and len(jobs) == limit:
             after = self.finished.oldest[userid] = ended_key(jobs[-1])
             self._end_turn(msgspec.structs.replace(run, after=after))
@@ -329,7 +329,7 @@ class Purge(Part):
         ops = [op for job in jobs for op in purge_ops(job)]
         ops.append(["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)])
         # on a full disk it uses the room that is set aside, or is refused at once
-        self._ledger.ask(*commit_ops(ops, wait=False, frees=True), stored)
+        self._ledger.ask_kvs(commit_ops(ops, wait=False, frees=True), stored)
 
     def _announce(self, jobs: Sequence[Ended]) -> None:
         self._ledger.ninactive -= len(jobs)

@@ -66,7 +66,7 @@ class Replay(Part):
 
     def start(self) -> None:
         """Ask for the first values."""
-        self._ledger.ask(*look_up_all([MAX_JOBID_KEY]), MarkRead())
+        self._ledger.ask_kvs(look_up_all([MAX_JOBID_KEY]), MarkRead())
 
     def step_answered(self, step: ReplayStep, response: Response) -> None:
         """Take the answer of one step; go on with the next."""
@@ -94,7 +94,7 @@ class Replay(Part):
 
     def _handle_mark(self, purged: str | None) -> None:
         self._ledger.used(int(purged or 0))
-        self._ledger.ask(*read_last_jobs(), LastRead())
+        self._ledger.ask_kvs(read_last_jobs(), LastRead())
 
     def _go_on_without_mark(self, error: FluxError) -> None:
         """Go on without the mark if it is damaged; few state directories have one."""
@@ -110,12 +110,12 @@ class Replay(Part):
 
     def _handle_active(self, page: ActivePage) -> None:
         if not page.jobids:
-            self._ledger.ask(*count_below(ENDED), EndedCount())
+            self._ledger.ask_kvs(count_below(ENDED), EndedCount())
             return
         self._ask_jobs(JobsRead(JobsWanted(page.jobids, _PARTS), page.after))
 
     def _ask_jobs(self, read: JobsRead) -> None:
-        self._ledger.ask(*read.jobs.ask(), read)
+        self._ledger.ask_kvs(read.jobs.ask(), read)
 
     def _handle_jobs(self, read: JobsRead, values: list[str | None]) -> None:
         jobs, rest = read.jobs.take(values)
@@ -126,12 +126,12 @@ class Replay(Part):
             self._ask_jobs(JobsRead(rest, read.after))
         elif read.after is None:
             # counted after the repairs: the commit of this turn comes first
-            self._ledger.ask(*count_below(ENDED), EndedCount())
+            self._ledger.ask_kvs(count_below(ENDED), EndedCount())
         else:
             self._ask_active(read.after)
 
     def _ask_active(self, after: str) -> None:
-        self._ledger.ask(*read_active(after), ActiveRead())
+        self._ledger.ask_kvs(read_active(after), ActiveRead())
 
     # --- one job
 

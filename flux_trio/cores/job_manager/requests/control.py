@@ -162,7 +162,7 @@ class Control(Part):
         An earlier job-ingest may have stored jobs that it has not submitted: the stored jobs are
         asked for.
         """
-        self._ledger.ask(*read_last_jobs(), LastStored(request))
+        self._ledger.ask_kvs(read_last_jobs(), LastStored(request))
 
     def last_stored(self, request: Request, response: Response) -> None:
         """Answer getinfo: the last job directories were read."""

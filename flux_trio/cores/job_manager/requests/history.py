@@ -127,7 +127,7 @@ class History(Part):
             self._ask(page.keys[-1])
 
     def _ask(self, after: str) -> None:
-        self._ledger.ask(*read_page(ENDED, page_size(PAGE_JOBS), after), HistoryRead())
+        self._ledger.ask_kvs(read_page(ENDED, page_size(PAGE_JOBS), after), HistoryRead())
 
     def _has_read(self) -> None:
         """Add active jobs, and jobs that ended while the index was read; answer the requests."""

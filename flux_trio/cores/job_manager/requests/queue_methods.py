@@ -20,7 +20,7 @@ from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY, Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.job_manager.waiting import Configured, ConfiguredAgain
-from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
+from flux_trio.cores.kvs_calls import cannot_read, commit_values, look_up, value_in
 from flux_trio.cores.methods import configuration_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
@@ -57,7 +57,7 @@ class QueueMethods(Part):
 
     def start(self) -> None:
         """Ask for the stored state of the queues."""
-        self._ledger.ask(*look_up(CHECKPOINT_KEY), QueuesRead())
+        self._ledger.ask_kvs(look_up(CHECKPOINT_KEY), QueuesRead())
 
     def names(self, request: Request) -> None:
         """job-manager.queue-list: the names of the queues, and the default queue."""
@@ -150,7 +150,7 @@ class QueueMethods(Part):
 
     def _store(self, call: QueuesStored | QueuesNoted) -> None:
         ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
-        self._ledger.ask_when_durable(*commit_ops(ops), call)
+        self._ledger.ask_kvs_when_durable(commit_values(ops), call)
 
     def queues_stored(self, request: Request, response: Response) -> None:
         """Answer `request`, whose change is stored or could not be stored."""

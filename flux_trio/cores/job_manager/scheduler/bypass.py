@@ -15,7 +15,7 @@ from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.job_manager.waiting import AllocateBypass, BypassStored
-from flux_trio.cores.kvs_calls import commit_ops
+from flux_trio.cores.kvs_calls import commit_values
 from flux_trio.cores.state import Part
 from flux_trio.editions import rfc21
 from flux_trio.formats import ResourceSet, job_key
@@ -43,7 +43,7 @@ class Bypass(Part):
         text = msgspec.json.encode(resource_set).decode()
         ops = [["put", job_key(job.id, "R"), text]]
         stored = BypassStored(job.id, self.last_commit, resources)
-        self._ledger.ask_when_durable(*commit_ops(ops), stored)
+        self._ledger.ask_kvs_when_durable(commit_values(ops), stored)
 
     def stored(self, stored: BypassStored, response: Response) -> None:
         """Log alloc if R is stored, else an exception."""

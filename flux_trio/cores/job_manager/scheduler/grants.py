@@ -190,7 +190,7 @@ class Grants(Part):
             self._look_up(tuple(numbers[start : start + page_size(LOOKUP_JOBS_MAX)]))
 
     def _look_up(self, grants: tuple[tuple[int, int], ...]) -> None:
-        self._ledger.ask(*_r_of(grants).ask(), GrantsRead(grants))
+        self._ledger.ask_kvs(_r_of(grants).ask(), GrantsRead(grants))
 
     def give_back(self, jobid: int) -> None:
         """Forget the resources of a job, or its grant that is being checked."""

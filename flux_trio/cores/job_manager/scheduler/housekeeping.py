@@ -258,7 +258,7 @@ class Housekeeping(Part):
     def start(self) -> None:
         """Ask for what was held before this start."""
         if not self.restored:
-            self._ledger.ask(*look_up_all([KEY]), HousekeepingRead())
+            self._ledger.ask_kvs(look_up_all([KEY]), HousekeepingRead())
 
     def read(self, response: Response) -> None:
         """Take what was held; damage is logged, and what it held is free."""

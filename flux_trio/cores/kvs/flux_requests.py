@@ -1,0 +1,239 @@
+"""flux-core's requests to the kvs: `kvs.*` and `kvs-watch.*` of the edition current. Pure.
+
+A lookup is a read of the store. A commit of flux-core's becomes ops of the store; where keys lead
+through directories, what is there is read first, in a round of its own for each namespace. A watch
+is a lookup that is made again after each commit that may change its answer.
+
+Everybody is served; a guest reads and writes the namespaces that he owns (RFC 16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from flux_trio.cores.kvs.damage import Damages
+from flux_trio.cores.kvs.held_requests import Commit, FactsRead, TreeRead
+from flux_trio.cores.kvs.namespaces import OWN_NAMES, Namespaces, start_of, stored_key
+from flux_trio.cores.kvs.ops import Damaged, KvsOutbox, Op, TreeAsked, TreeFound, checked_bytes
+from flux_trio.cores.kvs.tree_watches import TreeWatches
+from flux_trio.cores.kvs.trees import (
+    Place,
+    asked_of,
+    normalized,
+    operations_of,
+    ops_of,
+    tree_of,
+    wants_entries,
+)
+from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import OUTPUT
+from flux_trio.editions import flux_kvs
+from flux_trio.formats import job_directory_of, treeobj
+from flux_trio.formats.meanings import JsonObject
+from flux_trio.messages import Errno, FluxError, Request, Response, respond, respond_error, topics
+
+FACTS_MAX: Final = 10_000
+"""Keys that are read before one commit."""
+
+
+class VersionWait(msgspec.Struct, frozen=True):
+    """A kvs.wait-version request."""
+
+    request: Request
+    namespace: str
+    rootseq: int
+
+
+class FluxRequests(Part):
+    """Takes the requests, and answers those that wait for no store."""
+
+    _waits: list[VersionWait]
+
+    def __init__(
+        self, outbox: KvsOutbox, namespaces: Namespaces, watches: TreeWatches, damages: Damages
+    ) -> None:
+        self._outbox = outbox
+        self._namespaces = namespaces
+        self._watches = watches
+        self._damages = damages
+        self._waits = []  # as many as the senders may have open
+
+    # Requests; each returns what waits for the store
+
+    def lookup(self, request: Request) -> TreeRead:
+        """kvs.lookup, kvs.lookup-plus: read a key."""
+        asked = flux_kvs.LOOKUP.read(request)
+        check_flags(request, asked.flags, flux_kvs.LOOKUP_FLAGS)
+        place = self._namespaces.place(asked, request)
+        return TreeRead(request, [tree_asked(place, asked.flags)], place, asked.flags)
+
+    def commit(self, request: Request) -> Commit | FactsRead:
+        """kvs.commit: read what is in the way of the keys, or commit at once."""
+        asked = flux_kvs.COMMIT.read(request)
+        self._namespaces.of(asked.namespace, request)
+        name, ops = asked.namespace, operations_of(self._without_links(asked))
+        ops = [msgspec.structs.replace(op, key=stored_key(name, op.key)) for op in ops]
+        facts = asked_of(ops, start_of(name))
+        if len(facts) > FACTS_MAX:
+            text = f"{len(facts)} directories: at most {FACTS_MAX} in one commit"
+            raise FluxError(Errno.EMSGSIZE, text)
+        if facts:
+            checked_bytes(ops)
+            return FactsRead(request, facts, name, ops)
+        return self._commit_of(request, name, ops_of(ops, {}))
+
+    def _without_links(self, asked: flux_kvs.Commit) -> list[flux_kvs.Operation]:
+        """Return the operations without those that say what is so already.
+
+        A link to the namespace of a job, or its root, at the place of which the namespace is a
+        view.
+        """
+        return [op for op in asked.ops if not self._is_so(asked.namespace, op)]
+
+    def _is_so(self, namespace: str, op: flux_kvs.Operation) -> bool:
+        ref = treeobj.ref_of(op.dirent)
+        target = self._namespaces.with_root(ref) if ref else treeobj.linked_namespace(op.dirent)
+        if target is None:
+            return False
+        return stored_key(namespace, normalized(op.key)) == start_of(target)
+
+    def facts_read(self, read: FactsRead, found: Iterable[TreeFound]) -> Commit | None:
+        """Return the commit that `read` leads to; None if it is refused."""
+        known = {asked.key: each for asked, each in zip(read.asked, found, strict=True)}
+        try:
+            return self._commit_of(read.request, read.namespace, ops_of(read.ops, known))
+        except FluxError as error:
+            self._outbox.send(respond_error(read.request, error.errnum, error.text))
+            return None
+
+    def _commit_of(self, request: Request, namespace: str, ops: list[Op]) -> Commit:
+        nbytes = checked_bytes(ops) if ops else 0
+        return Commit(request, ops, nbytes, namespace=namespace)
+
+    def getroot(self, request: Request) -> None:
+        """kvs.getroot: answer with the root of a namespace."""
+        name = flux_kvs.NAMESPACE.read(request).namespace
+        found = self._namespaces.of(name, request)
+        root = self._namespaces.root(name)
+        answer = flux_kvs.NamespaceRoot(found.owner, root.rootseq, root.rootref, found.flags, name)
+        self._outbox.send(respond(request, flux_kvs.NAMESPACE_ROOT.write(answer)))
+
+    def wait_version(self, request: Request) -> None:
+        """kvs.wait-version: answer when a namespace has had so many commits."""
+        asked = flux_kvs.WAIT_VERSION.read(request)
+        found = self._namespaces.of(asked.namespace, request)
+        if found.rootseq < asked.rootseq:
+            self._waits.append(VersionWait(request, asked.namespace, asked.rootseq))
+        else:
+            self._answer_root(request, asked.namespace)
+
+    def _answer_root(self, request: Request, namespace: str) -> None:
+        root = flux_kvs.ROOT.write(self._namespaces.root(namespace))
+        self._outbox.send(respond(request, root))
+
+    def create(self, request: Request) -> Commit:
+        """kvs.namespace-create: it is answered when it is durable."""
+        asked = flux_kvs.NAMESPACE_CREATE.read(request)
+        ops = self._namespaces.create(asked)
+        self._watches.created(asked.namespace)
+        return Commit(request, ops, checked_bytes(ops))
+
+    def remove(self, request: Request) -> Commit | None:
+        """kvs.namespace-remove: it is answered when it is durable."""
+        name = flux_kvs.NAMESPACE.read(request).namespace
+        ops = self._namespaces.remove(name)
+        if ops is None:
+            self._outbox.send(respond(request))
+            return None
+        gone = f"{name}: the namespace was removed"
+        self._watches.removed(name, gone)
+        for wait in [each for each in self._waits if each.namespace == name]:
+            self._waits.remove(wait)
+            self._outbox.send(respond_error(wait.request, Errno.ENOTSUP, gone))
+        return Commit(request, ops, checked_bytes(ops))
+
+    def list(self, request: Request) -> None:
+        """kvs.namespace-list: answer with all namespaces."""
+        listed = flux_kvs.NAMESPACE_LIST.write(self._namespaces.listed())
+        self._outbox.send(respond(request, listed))
+
+    # What the store has done
+
+    def read(self, read: TreeRead, found: Sequence[TreeFound]) -> None:
+        """Answer a lookup, or what has asked for it as a watch."""
+        (tree,) = found
+        self._damages.report(damaged_in(tree))
+        if read.watch is not None:
+            self._watches.read(read, tree)
+            return
+        request, answer = read.request, None
+        try:
+            val = tree_of(tree, read.place.key, read.flags)
+        except FluxError as error:
+            if error.errnum != Errno.ENOENT or request.topic != topics.KVS_LOOKUP_PLUS:
+                answer = respond_error(request, error.errnum, error.text)
+            val, errnum = None, error.errnum
+        else:
+            errnum = 0
+        if answer is None and request.topic == topics.KVS_LOOKUP_PLUS:
+            answer = self._plus(read, val, errnum)
+        elif answer is None:
+            answer = respond(request, flux_kvs.FOUND.write(flux_kvs.Found(val or {})))
+        self._outbox.send(answer)
+
+    def _plus(self, read: TreeRead, val: JsonObject | None, errnum: int) -> Response | None:
+        try:
+            root = self._namespaces.root(read.place.namespace)
+        except KeyError:
+            return respond_error(read.request, Errno.ENOTSUP, "the namespace was removed")
+        plus = flux_kvs.FoundPlus(root.rootseq, root.rootref, val, errnum or None)
+        return respond(read.request, flux_kvs.FOUND_PLUS.write(plus))
+
+    def watch_failed(self, read: TreeRead, errnum: int, text: str) -> None:
+        """End a watch whose key cannot be read."""
+        self._watches.failed(read, errnum, text)
+
+    def committed(self, commit: Commit) -> None:
+        """Answer a commit that is durable; tell those who wait for it."""
+        name = commit.namespace or flux_kvs.PRIMARY
+        root = self._namespaces.count(name)
+        if not commit.namespace:
+            self._outbox.send(respond(commit.request, {}))
+        elif root is None:
+            text = f"{name}: the namespace was removed"
+            self._outbox.send(respond_error(commit.request, Errno.ENOTSUP, text))
+        else:
+            self._outbox.send(respond(commit.request, flux_kvs.ROOT.write(root)))
+        if root is not None and self._waits:
+            due = [w for w in self._waits if w.namespace == name and w.rootseq <= root.rootseq]
+            for wait in due:
+                self._waits.remove(wait)
+                self._answer_root(wait.request, name)
+        self._watches.changed(commit.ops)
+
+    def leave(self, sender: str) -> None:
+        """Forget what a peer that is gone waits for."""
+        self._waits = [each for each in self._waits if each.request.sender != sender]
+
+
+def damaged_in(found: TreeFound) -> Iterable[Damaged]:
+    """Return what of a value or a directory differs from what was committed."""
+    return [each for each in (found.value, *found.entries.values()) if isinstance(each, Damaged)]
+
+
+def tree_asked(place: Place, flags: int) -> TreeAsked:
+    """Return what a lookup reads."""
+    is_output = place.stored.endswith(f".{OUTPUT}")
+    in_pieces = is_output and job_directory_of(place.stored) is not None
+    hidden = OWN_NAMES if not place.stored else ()
+    return TreeAsked(place.stored, wants_entries(flags), hidden, in_pieces)
+
+
+def check_flags(request: Request, flags: int, known: int) -> None:
+    """Raise FluxError(EPROTO) for a flag that this method has not."""
+    if flags & ~known:
+        text = f"{request.topic}: flags: expected a sum of flags in {known}, got {flags}"
+        raise FluxError(Errno.EPROTO, text)

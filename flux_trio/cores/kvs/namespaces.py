@@ -1,0 +1,200 @@
+"""The namespaces of the kvs, as flux-core's programs see them: owner, root, and who may come in.
+
+`primary` is the instance owner's, and holds what the services of flux-core keep there; what only
+this project keeps lies outside (`OWN_NAMES`). `job-<id>` is a view of job.<dothex>.guest in
+`primary`, so that a link to it need not be stored. Any other namespace has keys of its own.
+
+There are no snapshots: a root is known by how many commits its namespace has had, and a blobref of
+it is a name that says nothing else. Only today's is taken. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from flux_trio.cores.kvs.ops import KEY_CHARS_MAX, Op, Put, Unlink, check_key
+from flux_trio.cores.kvs.trees import Place, normalized
+from flux_trio.cores.state import Part
+from flux_trio.editions import flux_kvs
+from flux_trio.editions.flux_kvs import StoredNamespace
+from flux_trio.editions.kvs import KeysPage
+from flux_trio.formats import LOST_AND_FOUND, FormatError, job_key, treeobj
+from flux_trio.formats.meanings import JsonObject
+from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Request
+
+PRIMARY: Final = flux_kvs.PRIMARY
+KNOWN: Final = "kvs-namespace"
+"""The directory of what is known of each namespace."""
+CONTENTS: Final = "kvs-contents"
+"""The directory of the contents of namespaces that are no views."""
+OWN_NAMES: Final = (
+    *("active", "ended", "job-manager", "housekeeping", "kvs-room"),
+    *(LOST_AND_FOUND, KNOWN, CONTENTS),
+)
+"""The first names of keys outside `primary`."""
+NAMESPACES_MAX: Final = 100_000
+NAME_CHARS_MAX: Final = 128
+_NAME: Final = re.compile(r"[^.\x00-\x20\x7f-\x9f\ud800-\udfff\U0010ffff]+")
+_OF_JOB: Final = re.compile(r"job-(0|[1-9][0-9]{0,19})")
+HASH: Final = "sha1"
+EMPTY_ROOT: Final = treeobj.empty_root(HASH)
+
+
+_NAMESPACE: Final = msgspec.json.Decoder(StoredNamespace)
+
+
+def start_of(name: str) -> str:
+    """Return the key of the root of a namespace, "" for `primary`."""
+    if name == PRIMARY:
+        return ""
+    if match := _OF_JOB.fullmatch(name):
+        try:
+            return job_key(int(match[1]), "guest")
+        except FormatError:
+            pass  # it is no job id
+    return f"{CONTENTS}.{name}"
+
+
+class Namespaces(Part):
+    """All namespaces; `owner` is the instance owner's."""
+
+    by_name: dict[str, StoredNamespace]
+
+    def __init__(self, owner: int) -> None:
+        self._owner = owner
+        self.by_name = {PRIMARY: StoredNamespace(owner)}
+
+    def load(self, page: KeysPage) -> None:
+        """Take a page of what is stored. Raises FluxError(EBADMSG) for what cannot be read."""
+        for key, value in page.items:
+            try:
+                self.by_name[key.removeprefix(f"{KNOWN}.")] = _NAMESPACE.decode(value or "")
+            except msgspec.MsgspecError as error:
+                raise FluxError(Errno.EBADMSG, f"{key}: {error}") from None
+
+    def of(self, name: str, request: Request) -> StoredNamespace:
+        """Return a namespace that the sender may use. Raises FluxError: ENOTSUP, EPERM."""
+        found = self.by_name.get(name)
+        if found is None:
+            raise FluxError(Errno.ENOTSUP, f"{name}: no such namespace")
+        if not request.is_owner and request.userid != found.owner:
+            raise FluxError(Errno.EPERM, f"{name}: access is restricted to the namespace's owner")
+        return found
+
+    def place(self, asked: flux_kvs.LookupAt, request: Request) -> Place:
+        """Return where a lookup is. Raises FluxError."""
+        if asked.rootdir is not None:
+            name = self._of_root(asked.rootdir)
+        elif asked.namespace is not None:
+            name = asked.namespace
+        else:
+            raise FluxError(Errno.EPROTO, f"{request.topic}: expected a namespace or a rootdir")
+        self.of(name, request)
+        key = normalized(asked.key)
+        return Place(name, key, stored_key(name, key))
+
+    def with_root(self, ref: str) -> str | None:
+        """Return the namespace whose root has this blobref now."""
+        for name, each in self.by_name.items():
+            if ref == self.ref(name, each.rootseq):
+                return name
+        return None
+
+    def _of_root(self, rootdir: JsonObject) -> str:
+        ref = treeobj.ref_of(rootdir)
+        if ref is None:
+            raise FluxError(Errno.EINVAL, f"rootdir: expected a dirref, got {rootdir!r:.80}")
+        if (name := self.with_root(ref)) is not None:
+            return name
+        text = "rootdir: snapshots are not kept: expected the root of a namespace as it is now"
+        raise FluxError(Errno.EINVAL, text)
+
+    def root(self, name: str) -> flux_kvs.Root:
+        seq = self.by_name[name].rootseq
+        return flux_kvs.Root(seq, self.ref(name, seq))
+
+    def ref(self, name: str, rootseq: int) -> str:
+        """Return the blobref of a root: the true one if nothing was committed, or else a name."""
+        if not rootseq:
+            return EMPTY_ROOT
+        return treeobj.blobref(HASH, f"{name} {rootseq}".encode())
+
+    def create(self, asked: flux_kvs.NamespaceCreate) -> list[Op]:
+        """Add a namespace; return the ops that store it. Raises FluxError."""
+        name = asked.namespace
+        if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
+            text = (
+                f"namespace {name!r:.80}: expected at most {NAME_CHARS_MAX} characters, no period, "
+                "no blank, no control character"
+            )
+            raise FluxError(Errno.EINVAL, text)
+        if name in self.by_name:
+            raise FluxError(Errno.EEXIST, f"{name}: there is that namespace")
+        if asked.rootref != EMPTY_ROOT:
+            text = (
+                f"rootref: expected {EMPTY_ROOT}, the empty directory, got {asked.rootref!r:.80}: "
+                "snapshots are not kept"
+            )
+            raise FluxError(Errno.EINVAL, text)
+        if len(self.by_name) >= NAMESPACES_MAX:
+            raise FluxError(Errno.ENOSPC, f"there are {NAMESPACES_MAX} namespaces: remove some")
+        is_instances = asked.owner in (-1, USERID_UNKNOWN)
+        owner = self._owner if is_instances else asked.owner
+        self.by_name[name] = StoredNamespace(owner, asked.flags)
+        return [self._op(name)]
+
+    def remove(self, name: str) -> list[Op] | None:
+        """Remove a namespace; return the ops that do it, None if there is none of that name.
+
+        What a job's namespace holds stays. Raises FluxError(ENOTSUP) for `primary`.
+        """
+        if name.lower() == PRIMARY:
+            raise FluxError(Errno.ENOTSUP, f"{name}: this namespace cannot be removed")
+        if self.by_name.pop(name, None) is None:
+            return None
+        start = start_of(name)
+        ops: list[Op] = [Unlink(f"{KNOWN}.{name}")]
+        return [*ops, Unlink(start)] if start.startswith(f"{CONTENTS}.") else ops
+
+    def listed(self) -> flux_kvs.NamespaceList:
+        return flux_kvs.NamespaceList(
+            [
+                flux_kvs.NamespaceListed(name, each.owner, each.flags)
+                for name, each in self.by_name.items()
+            ]
+        )
+
+    def count(self, name: str) -> flux_kvs.Root | None:
+        """Count a commit that is durable; return the new root, None without the namespace."""
+        found = self.by_name.get(name)
+        if found is None:
+            return None
+        found.rootseq += 1
+        return self.root(name)
+
+    def counting(self, names: Iterable[str]) -> list[Op]:
+        """Return the ops that store the numbers of commits after one more for each of `names`."""
+        more: dict[str, int] = {}
+        for name in names:
+            more[name] = more.get(name, 0) + 1
+        return [self._op(name, by) for name, by in more.items() if name in self.by_name]
+
+    def _op(self, name: str, more: int = 0) -> Op:
+        found = self.by_name[name]
+        stored = StoredNamespace(found.owner, found.flags, found.rootseq + more)
+        return Put(f"{KNOWN}.{name}", msgspec.json.encode(stored).decode())
+
+
+def stored_key(namespace: str, key: str) -> str:
+    """Return the key in the store, "" for the root of `primary`. Raises FluxError(EINVAL)."""
+    start = start_of(namespace)
+    if start:
+        stored = f"{start}.{key}" if key else start
+        return check_key(stored) if len(stored) > KEY_CHARS_MAX else stored
+    if key.partition(".")[0] in OWN_NAMES:
+        raise FluxError(Errno.EINVAL, f"{key}: this name is kept for flux-trio's own service store")
+    return key

@@ -1,0 +1,211 @@
+"""Payloads of flux-core's services `kvs` and `kvs-watch`, as flux-core 0.88 reads and writes them.
+
+A value is a treeobj (RFC 11). `namespace` is `primary`, or one that namespace-create has made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.common import CANCEL
+from flux_trio.editions.kvs import VALUE, VALUES, CommitValues, KvsWords, Lookup
+from flux_trio.formats import treeobj
+from flux_trio.formats.meanings import JsonObject, KvsKey
+from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
+
+PRIMARY: Final = "primary"
+
+READDIR: Final = 1
+READLINK: Final = 2
+WATCH: Final = 4
+WAITCREATE: Final = 8
+TREEOBJ: Final = 16
+APPEND: Final = 32
+WATCH_FULL: Final = 64
+WATCH_UNIQ: Final = 128
+WATCH_APPEND: Final = 256
+STREAM: Final = 512
+INITIAL_SENTINEL: Final = 1024
+LOOKUP_FLAGS: Final = READDIR | READLINK | TREEOBJ
+WATCH_FLAGS: Final = (
+    LOOKUP_FLAGS
+    | WATCH
+    | WAITCREATE
+    | WATCH_FULL
+    | WATCH_UNIQ
+    | WATCH_APPEND
+    | STREAM
+    | INITIAL_SENTINEL
+)
+"""flux-core's flags of a lookup and of a watch, and APPEND of an operation (kvs.h)."""
+
+UserId = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 32)]
+
+
+class LookupAt(msgspec.Struct, frozen=True):
+    """The kvs.lookup, kvs.lookup-plus and kvs-watch.lookup requests.
+
+    `rootdir` is the treeobj of a root, in place of a namespace.
+    """
+
+    key: KvsKey
+    flags: int
+    namespace: str | None = None
+    rootdir: JsonObject | None = None
+    rootseq: int | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The kvs.lookup and kvs-watch.lookup responses."""
+
+    val: JsonObject
+
+
+class FoundPlus(msgspec.Struct, frozen=True):
+    """The kvs.lookup-plus response: a treeobj or an error number, and the root it is of."""
+
+    rootseq: int
+    rootref: str
+    val: JsonObject | None = None
+    errno: int | None = None
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """An operation of a commit: put or append a treeobj, or unlink the key for null."""
+
+    key: KvsKey
+    flags: int
+    dirent: Any
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """The kvs.commit request."""
+
+    namespace: str
+    flags: int
+    ops: list[Operation]
+
+
+class Root(msgspec.Struct, frozen=True):
+    """The kvs.commit and kvs.wait-version responses: the number of commits, and their root."""
+
+    rootseq: int
+    rootref: str
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """The kvs.getroot and kvs.namespace-remove requests."""
+
+    namespace: str
+
+
+class NamespaceRoot(msgspec.Struct, frozen=True):
+    """The kvs.getroot response."""
+
+    owner: int
+    rootseq: int
+    rootref: str
+    flags: int
+    namespace: str
+
+
+class WaitVersion(msgspec.Struct, frozen=True):
+    """The kvs.wait-version request."""
+
+    rootseq: int
+    namespace: str
+
+
+class NamespaceCreate(msgspec.Struct, frozen=True):
+    """The kvs.namespace-create request; -1, or 2**32 - 1, is the owner of the instance."""
+
+    namespace: str
+    rootref: str
+    owner: UserId
+    flags: int
+
+
+class StoredNamespace(msgspec.Struct):
+    """What the kvs knows of a namespace, as it is stored; `rootseq` counts its commits."""
+
+    owner: int
+    flags: int = 0
+    rootseq: int = 0
+
+
+class NamespaceListed(msgspec.Struct, frozen=True):
+    """One namespace in the kvs.namespace-list response."""
+
+    namespace: str
+    owner: int
+    flags: int
+
+
+class NamespaceList(msgspec.Struct, frozen=True):
+    """The kvs.namespace-list response."""
+
+    namespaces: list[NamespaceListed]
+
+
+def look_up(asked: Lookup) -> dict[str, Any]:
+    """Return the kvs.lookup request for a value of the namespace `primary`."""
+    return {"key": asked.key, "namespace": PRIMARY, "flags": 0}
+
+
+def value_of(payload: Any) -> str:
+    """Return the value in a kvs.lookup response of any edition. Raises KeyError, FormatError."""
+    return treeobj.text_of(payload["val"]) if "val" in payload else payload["value"]
+
+
+def commit(asked: CommitValues) -> dict[str, Any]:
+    """Return the kvs.commit request that writes values of the namespace `primary`."""
+    return {"namespace": asked.namespace, "flags": 0, "ops": [_operation(op) for op in asked.ops]}
+
+
+def _operation(op: Sequence[str]) -> dict[str, Any]:
+    how, key, *text = op
+    dirent = treeobj.val(text[0]) if text else None
+    return {"key": key, "flags": APPEND if how == "append" else 0, "dirent": dirent}
+
+
+def value_in(response: Response) -> str | None:
+    """Return the value in the response to a `kvs.KvsWords` lookup of one key, in any words.
+
+    Raises FluxError(EPROTO).
+    """
+    payload = response.payload if isinstance(response.payload, dict) else {}
+    if "values" in payload:
+        return VALUES.read(response).values[0]
+    if "val" not in payload:
+        return VALUE.read(response).value
+    found = expect_payload(response, Found).val
+    try:
+        return treeobj.text_of(found)
+    except ValueError as error:
+        raise FluxError(Errno.EPROTO, f"{response.topic}: payload.val: {error}") from None
+
+
+LOOKUP: Final = codec(LookupAt)
+FOUND: Final = codec(Found)
+FOUND_PLUS: Final = codec(FoundPlus)
+COMMIT: Final = codec(Commit)
+ROOT: Final = codec(Root)
+NAMESPACE: Final = codec(Namespace)
+NAMESPACE_ROOT: Final = codec(NamespaceRoot)
+WAIT_VERSION: Final = codec(WaitVersion)
+NAMESPACE_CREATE: Final = codec(NamespaceCreate)
+NAMESPACE_LIST: Final[Codec[NamespaceList]] = Codec(msgspec.to_builtins, codec(NamespaceList).read)
+WATCH_CANCEL: Final = CANCEL
+
+WORDS: Final = KvsWords(
+    own=topics.STORE_OWN,
+    is_flux=True,
+    services=(topics.KVS, topics.KVS_WATCHES, topics.STORE),
+    look_up=look_up,
+    look_up_own=lambda asked: (topics.STORE_OWN.lookup_all, {"keys": [asked.key]}),
+    commit=commit,
+)

@@ -1,0 +1,336 @@
+"""The kvs as flux-core's programs speak with it, in the edition current: against a real store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.namespaces import EMPTY_ROOT
+from flux_trio.cores.kvs.ops import Fetched, Stored
+from flux_trio.editions import CURRENT
+from flux_trio.formats import job_key
+from flux_trio.formats.treeobj import directory, dirref, val
+from flux_trio.messages import Errno, Flag, Request, Response
+from flux_trio.store.executing import execute
+from flux_trio.store.stores import MemoryStore
+from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest, gone
+
+OWNER = OWNER_USERID
+GUEST = GUEST_USERID
+
+
+class FluxKvs:
+    """A core and its store; `__call__` returns (matchtag, errnum, payload) of each answer."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.core = KvsCore(OWNER, edition=CURRENT)
+        self.store = store or MemoryStore()
+        self._settle(self.core.start(0.0))
+
+    def __call__(self, *requests: Request) -> list[tuple[int, int, Any]]:
+        found = self._settle(self.core.turn(0.0, list(requests)))
+        return [(each.matchtag, each.errnum, each.payload) for each in found]
+
+    def _settle(self, actions: list[Any]) -> list[Response]:
+        told: list[Response] = []
+        while actions:
+            results: list[Stored | Fetched] = []
+            for each in actions:
+                if isinstance(each, Response):
+                    told.append(each)
+                elif not isinstance(each, Request):
+                    results.append(execute(self.store, each))
+            actions = self.core.turn(0.0, results) if results else []
+        return told
+
+    def put(self, key: str, text: str, **more: Any) -> tuple[int, Any]:
+        return self.one(commit(op(key, val(text)), **more))
+
+    def get(self, key: str, flags: int = 0, **more: Any) -> tuple[int, Any]:
+        return self.one(lookup(key, flags, **more))
+
+    def one(self, request: Request) -> tuple[int, Any]:
+        ((_, errnum, payload),) = self(request)
+        return errnum, payload
+
+
+def op(key: str, dirent: Any, flags: int = 0) -> dict[str, Any]:
+    return {"key": key, "flags": flags, "dirent": dirent}
+
+
+def commit(*ops: dict[str, Any], namespace: str = "primary", **more: Any) -> Request:
+    payload = {"namespace": namespace, "flags": 0, "ops": list(ops)}
+    return asked("kvs.commit", payload, **more)
+
+
+def lookup(key: str, flags: int = 0, topic: str = "kvs.lookup", **more: Any) -> Request:
+    return asked(topic, {"key": key, "namespace": "primary", "flags": flags, **more})
+
+
+def watch(key: str, flags: int, tag: int = 9, namespace: str = "primary") -> Request:
+    payload = {"key": key, "namespace": namespace, "flags": flags}
+    return asked("kvs-watch.lookup", payload, tag=tag, streaming=bool(flags & (4 | 512)))
+
+
+@pytest.fixture
+def kvs() -> FluxKvs:
+    return FluxKvs()
+
+
+class TestLookups:
+    def test_a_value_a_directory_and_what_is_not_there(self, kvs: FluxKvs) -> None:
+        kvs.put("a.b", "1")
+        assert kvs.get("a.b") == (0, {"val": val("1")})
+        assert kvs.get("a")[0] == Errno.EISDIR
+        assert kvs.get("a", 1) == (0, {"val": directory({"b": val("1")})})
+        assert kvs.get("a.b", 1)[0] == Errno.ENOTDIR
+        assert kvs.get("a.c")[0] == kvs.get("a.b.c")[0] == Errno.ENOENT
+        assert kvs.get("a.b", 2)[0] == Errno.EINVAL  # no link
+
+    def test_bytes_that_are_no_text_come_back(self, kvs: FluxKvs) -> None:
+        raw = {"ver": 1, "type": "val", "data": "/wD+4piDw6k="}
+        assert kvs.one(commit(op("a", raw)))[0] == 0
+        assert kvs.get("a") == (0, {"val": raw})
+
+    def test_periods_that_mean_nothing_are_left_out(self, kvs: FluxKvs) -> None:
+        kvs.put("a.b", "1")
+        assert kvs.get(".a..b.") == (0, {"val": val("1")})
+        assert kvs.get(".", 1) == (0, {"val": directory({"a": directory({})})})
+
+    def test_lookup_plus_tells_the_root_also_of_what_is_not_there(self, kvs: FluxKvs) -> None:
+        _, root = kvs.put("a", "1")
+        assert kvs.get("a", topic="kvs.lookup-plus") == (0, {"val": val("1"), **root})
+        assert kvs.get("b", topic="kvs.lookup-plus") == (0, {"errno": 2, **root})
+
+    def test_todays_root_is_taken_and_no_other_one(self, kvs: FluxKvs) -> None:
+        _, before = kvs.put("a", "1")
+        at = {"rootdir": dirref(before["rootref"])}
+        assert kvs.one(asked("kvs.lookup", {"key": "a", "flags": 0, **at})) == (
+            0,
+            {"val": val("1")},
+        )
+        kvs.put("a", "2")
+        errnum, text = kvs.one(asked("kvs.lookup", {"key": "a", "flags": 0, **at}))
+        assert errnum == Errno.EINVAL
+        assert "snapshots are not kept" in text
+
+    @pytest.mark.parametrize(
+        ("payload", "errnum"),
+        [
+            ({"key": "a", "flags": 0}, Errno.EPROTO),
+            ({"key": "a", "namespace": "primary"}, Errno.EPROTO),
+            ({"key": "a", "namespace": "no", "flags": 0}, Errno.ENOTSUP),
+            ({"key": "", "namespace": "primary", "flags": 0}, Errno.EINVAL),
+            ({"key": "a", "namespace": "primary", "flags": 4}, Errno.EPROTO),
+        ],
+    )
+    def test_bad_requests_are_refused(self, kvs: FluxKvs, payload: Any, errnum: int) -> None:
+        assert kvs.one(asked("kvs.lookup", payload))[0] == errnum
+
+    def test_our_indices_are_no_keys_of_primary(self, kvs: FluxKvs) -> None:
+        kvs(asked("store.commit", {"ops": [["put", "active.1", ""], ["put", "a", "1"]]}))
+        assert kvs.get(".", 1) == (0, {"val": directory({"a": val("1")})})
+        assert kvs.get("active.1")[0] == kvs.put("active.1", "x")[0] == Errno.EINVAL
+
+    def test_output_in_pieces_is_one_value(self, kvs: FluxKvs) -> None:
+        key = job_key(1, "guest.output")
+        pieces = [["put", key, "a"], ["put", f"{key}.1", "b"], ["put", f"{key}.2", "c"]]
+        kvs(asked("store.commit", {"ops": pieces}))
+        assert kvs.get(key) == (0, {"val": val("abc")})
+
+
+class TestCommits:
+    def test_a_put_replaces_a_directory_and_a_value_in_the_way(self, kvs: FluxKvs) -> None:
+        kvs.put("a.b", "1")
+        kvs.put("a", "2")
+        assert kvs.get("a") == (0, {"val": val("2")})
+        assert kvs.get("a.b")[0] == Errno.ENOENT
+        kvs.put("a.b.c", "3")
+        assert kvs.get("a")[0] == Errno.EISDIR
+        assert kvs.get("a.b.c") == (0, {"val": val("3")})
+
+    def test_an_append_to_a_directory_is_refused_and_nothing_is_stored(self, kvs: FluxKvs) -> None:
+        kvs.put("a.b", "1")
+        errnum, _ = kvs.one(commit(op("c", val("x")), op("a", val("x"), 32)))
+        assert errnum == Errno.EISDIR
+        assert kvs.get("c")[0] == Errno.ENOENT
+
+    def test_each_commit_is_counted_and_the_number_outlives_the_core(self, kvs: FluxKvs) -> None:
+        assert [kvs.put(key, "1")[1]["rootseq"] for key in "abc"] == [1, 2, 3]
+        after = FluxKvs(kvs.store)
+        errnum, root = after.one(asked("kvs.getroot", {"namespace": "primary"}))
+        assert (errnum, root["rootseq"], root["owner"]) == (0, 3, OWNER)
+
+    @pytest.mark.parametrize(
+        ("dirent", "errnum"),
+        [
+            ({"ver": 1, "type": "valref", "data": ["sha1-x"]}, Errno.ENOTSUP),
+            ({"ver": 1, "type": "dirref", "data": ["sha1-x"]}, Errno.ENOTSUP),
+            ({"ver": 1, "type": "symlink", "data": {"target": "b"}}, Errno.ENOTSUP),
+            ({"ver": 1, "type": "dir", "data": {}}, Errno.ENOTSUP),
+            ({"ver": 1, "type": "val", "data": "?"}, Errno.EPROTO),
+            ("x", Errno.EPROTO),
+        ],
+    )
+    def test_what_is_not_stored_is_refused(self, kvs: FluxKvs, dirent: Any, errnum: int) -> None:
+        assert kvs.one(commit(op("a", dirent)))[0] == errnum
+
+    def test_a_directory_that_is_given_whole_is_put(self, kvs: FluxKvs) -> None:
+        kvs.put("a.z", "0")
+        kvs.one(commit(op("a", directory({"b": val("1"), "c": directory({"d": val("2")})}))))
+        assert kvs.get("a", 1)[1] == {"val": directory({"b": val("1"), "c": directory({})})}
+
+    def test_a_sender_reads_what_it_has_committed(self, kvs: FluxKvs) -> None:
+        done = kvs(
+            commit(op("a.b", val("1")), tag=1),
+            asked("kvs.lookup", {"key": "a.b", "namespace": "primary", "flags": 0}, tag=2),
+        )
+        assert [each[0] for each in done] == [1, 2]
+        assert done[1][2] == {"val": val("1")}
+
+
+class TestNamespaces:
+    def create(self, name: str, owner: int = OWNER, root: str = EMPTY_ROOT) -> Request:
+        payload = {"namespace": name, "rootref": root, "owner": owner, "flags": 0}
+        return asked("kvs.namespace-create", payload)
+
+    def test_one_has_keys_of_its_own_until_it_is_removed(self, kvs: FluxKvs) -> None:
+        assert kvs.one(self.create("n"))[0] == 0
+        assert kvs.one(self.create("n"))[0] == Errno.EEXIST
+        kvs.put("a", "1", namespace="n")
+        assert kvs.get("a")[0] == Errno.ENOENT
+        assert kvs.get("a", namespace="n") == (0, {"val": val("1")})
+        assert FluxKvs(kvs.store).get("a", namespace="n") == (0, {"val": val("1")})
+        _, listed = kvs.one(asked("kvs.namespace-list", {}))
+        assert [each["namespace"] for each in listed["namespaces"]] == ["primary", "n"]
+        remove = asked("kvs.namespace-remove", {"namespace": "n"})
+        assert kvs.one(remove)[0] == kvs.one(remove)[0] == 0
+        assert kvs.get("a", namespace="n")[0] == Errno.ENOTSUP
+        assert kvs.store.dir("kvs-contents") == []
+
+    def test_snapshots_and_other_hashes_are_refused(self, kvs: FluxKvs) -> None:
+        for root in ("sha256-1", "sha1-" + 40 * "0"):
+            errnum, text = kvs.one(self.create("n", root=root))
+            assert errnum == Errno.EINVAL
+            assert "snapshots are not kept" in text
+
+    def test_primary_stays(self, kvs: FluxKvs) -> None:
+        remove = asked("kvs.namespace-remove", {"namespace": "primary"})
+        assert kvs.one(remove)[0] == Errno.ENOTSUP
+
+    def test_a_guest_has_his_own_only(self, kvs: FluxKvs) -> None:
+        kvs(self.create("his", GUEST), self.create("other", GUEST + 1))
+        for namespace, errnum in (("his", 0), ("other", Errno.EPERM), ("primary", Errno.EPERM)):
+            ops = [op("a", val("1"))]
+            payload = {"namespace": namespace, "flags": 0, "ops": ops}
+            assert kvs.one(asked_by_guest("kvs.commit", payload))[0] == errnum
+            at = {"key": "a", "namespace": namespace, "flags": 0}
+            assert kvs.one(asked_by_guest("kvs.lookup", at))[0] == errnum
+            root = asked_by_guest("kvs.getroot", {"namespace": namespace})
+            assert kvs.one(root)[0] == errnum
+        create = asked_by_guest("kvs.namespace-create", {})
+        assert kvs.one(create)[0] == Errno.EPERM
+        store = asked_by_guest("store.page", {"prefix": ""})
+        assert kvs.one(store)[0] == Errno.EPERM
+
+    def test_that_of_a_job_is_a_view_of_its_guest(self, kvs: FluxKvs) -> None:
+        kvs.one(self.create("job-1", GUEST))
+        kvs.put("exec.eventlog", "x", namespace="job-1")
+        key = job_key(1, "guest.exec.eventlog")
+        assert kvs.get(key) == (0, {"val": val("x")})
+        link = {"ver": 1, "type": "symlink", "data": {"namespace": "job-1", "target": "."}}
+        assert kvs.one(commit(op(job_key(1, "guest"), link)))[0] == 0  # it is so already
+        _, root = kvs.one(asked("kvs.getroot", {"namespace": "job-1"}))
+        graft = commit(op(job_key(1, "guest"), dirref(root["rootref"])))
+        assert kvs.one(graft)[0] == 0
+        kvs.one(asked("kvs.namespace-remove", {"namespace": "job-1"}))
+        assert kvs.get(key) == (0, {"val": val("x")})
+
+    def test_a_version_is_waited_for(self, kvs: FluxKvs) -> None:
+        wait = asked("kvs.wait-version", {"rootseq": 2, "namespace": "primary"}, tag=7)
+        assert kvs(wait) == []
+        kvs.put("a", "1")
+        told = kvs(commit(op("a", val("2")), tag=1))
+        assert [(tag, root["rootseq"]) for tag, _, root in told] == [(1, 2), (7, 2)]
+        ((_, _, root),) = kvs(wait)
+        assert root["rootseq"] == 2
+
+
+class TestWatches:
+    def test_each_commit_of_the_key_is_told(self, kvs: FluxKvs) -> None:
+        kvs.put("a", "1")
+        assert kvs(watch("a", 4)) == [(9, 0, {"val": val("1")})]
+        assert (9, 0, {"val": val("1")}) in kvs(commit(op("a", val("1"))))
+        assert len(kvs(commit(op("b", val("1"))))) == 1
+        assert (9, Errno.ENOENT, "a: no such key") in kvs(commit(op("a", None)))
+
+    @pytest.mark.parametrize("flag", [64, 128])
+    def test_only_another_value_is_told(self, kvs: FluxKvs, flag: int) -> None:
+        kvs.put("a", "1")
+        kvs(watch("a", 4 | flag))
+        assert len(kvs(commit(op("a", val("1"))))) == 1
+        assert (9, 0, {"val": val("2")}) in kvs(commit(op("a", val("2"))))
+
+    def test_appends_are_told_and_a_put_ends_it(self, kvs: FluxKvs) -> None:
+        kvs.put("a", "1")
+        first = kvs(watch("a", 4 | 256 | 1024))
+        assert first == [(9, 0, {"val": val("1")}), (9, 0, {})]
+        assert (9, 0, {"val": val("2")}) in kvs(commit(op("a", val("2"), 32)))
+        overwritten = "value of key watched with WATCH_APPEND overwritten"
+        assert (9, Errno.EINVAL, overwritten) in kvs(commit(op("a", val("3"))))
+
+    def test_a_stream_ends_after_the_value(self, kvs: FluxKvs) -> None:
+        kvs.put("a", "1")
+        assert kvs(watch("a", 512)) == [(9, 0, {"val": val("1")}), (9, Errno.ENODATA, None)]
+
+    def test_a_key_or_a_namespace_is_waited_for(self, kvs: FluxKvs) -> None:
+        assert kvs(watch("a", 8)) == []
+        assert (9, 0, {"val": val("1")}) in kvs(commit(op("a", val("1"))))
+        assert kvs(watch("a", 4)) != []
+        assert kvs(watch("b", 4, tag=10))[0][1] == Errno.ENOENT
+        assert kvs(watch("b", 4, tag=11, namespace="n"))[0][1] == Errno.ENOTSUP
+        assert kvs(watch("b", 4 | 8, tag=12, namespace="n")) == []
+        kvs(TestNamespaces().create("n"))
+        assert (12, 0, {"val": val("1")}) in kvs(commit(op("b", val("1")), namespace="n"))
+        removed = kvs(asked("kvs.namespace-remove", {"namespace": "n"}))
+        assert (12, Errno.ENOTSUP, "n: the namespace was removed") in removed
+
+    def test_a_directory_is_watched(self, kvs: FluxKvs) -> None:
+        kvs.put("a.b", "1")
+        kvs(watch("a", 4 | 1))
+        told = kvs(commit(op("a.c", val("2"))))
+        assert (9, 0, {"val": directory({"b": val("1"), "c": val("2")})}) in told
+
+    def test_a_cancel_ends_it_and_a_peer_that_leaves_is_told_no_more(self, kvs: FluxKvs) -> None:
+        kvs.put("a", "1")
+        kvs(watch("a", 4))
+        cancel = asked("kvs-watch.cancel", {"matchtag": 9}, tag=0)
+        cancel = msgspec.structs.replace(cancel, flags=int(Flag.NORESPONSE))
+        assert kvs(cancel) == [(9, Errno.ENODATA, None)]
+        assert kvs(cancel) == []
+        kvs(watch("a", 4))
+        kvs(gone("kvs-watch", "alice"))
+        assert len(kvs(commit(op("a", val("2"))))) == 1
+
+    @pytest.mark.parametrize(
+        ("flags", "errnum"),
+        [
+            (4 | 512, Errno.EINVAL),
+            (64, Errno.EINVAL),
+            (4 | 1024, Errno.EINVAL),
+            (1 << 20, Errno.EPROTO),
+        ],
+    )
+    def test_flags_that_do_not_go_together_are_refused(
+        self, kvs: FluxKvs, flags: int, errnum: int
+    ) -> None:
+        assert kvs(watch("a", flags))[0][1] == errnum
+
+    def test_a_watch_is_a_stream(self, kvs: FluxKvs) -> None:
+        at = {"key": "a", "namespace": "primary", "flags": 4}
+        errnum, text = kvs.one(asked("kvs-watch.lookup", at))
+        assert errnum == Errno.EPROTO
+        assert text == "KVS watch request rejected without streaming RPC flag"
