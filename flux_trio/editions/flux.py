@@ -82,6 +82,12 @@ class DownTargets(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class WaitUp(msgspec.Struct, frozen=True):
+    """The resource.monitor-waitup request: the number of ranks that are to be online."""
+
+    up: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class ResourceStatus(msgspec.Struct, frozen=True):
     """The resource.status response; drained and down targets by idset.
 
@@ -170,6 +176,7 @@ DRAIN: Final = codec(Drain)
 DOWN: Final = codec(Down)
 TARGETS: Final = codec(Targets)
 INSTANCE_END: Final = codec(InstanceEnd)
+WAIT_UP: Final = codec(WaitUp)
 RESOURCE_STATUS: Final[Codec[ResourceStatus]] = Codec(
     msgspec.to_builtins, codec(ResourceStatus).read
 )

@@ -167,6 +167,7 @@ PAGES: Final = (KVS_OWN.page, STORE_OWN.page)
 # Resource administration
 RESOURCE_STATUS: Final = "resource.status"
 RESOURCE_SCHED_STATUS: Final = "resource.sched-status"  # flux-core's, as the two below
+RESOURCE_WAITUP: Final = "resource.monitor-waitup"
 RESOURCE_JOURNAL: Final = "resource.journal"
 RESOURCE_JOURNAL_CANCEL: Final = "resource.journal-cancel"
 RESOURCE_DRAIN: Final = "resource.drain"

@@ -358,3 +358,10 @@ def test_what_is_no_end_of_the_instance_is_refused(wrong: Any) -> None:
     script = ResourceScript(inventory=INVENTORY.with_times(10.0, 20.0))
     ((_, errnum, _),) = script(asked("resource.expiration-update", {"expiration": wrong}))
     assert errnum in (Errno.EPROTO, Errno.EINVAL)
+
+
+def test_all_ranks_of_an_instance_are_online_and_no_more() -> None:
+    script = ResourceScript()
+    assert script(asked("resource.monitor-waitup", {"up": 4})) == [("monitor-waitup", 0, None)]
+    ((_, errnum, text),) = script(asked("resource.monitor-waitup", {"up": 5}))
+    assert (errnum, text) == (Errno.EINVAL, "5 ranks are never online: this instance has 4")

@@ -167,6 +167,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.stats_of(topics.RESOURCE): plain(),
     topics.stats_clear_of(topics.RESOURCE): plain(),
     topics.RESOURCE_SCHED_STATUS: plain(),
+    topics.RESOURCE_WAITUP: plain({"up": 1}),
     topics.RESOURCE_JOURNAL: plain({}, streaming=True),
     topics.RESOURCE_JOURNAL_CANCEL: plain({"matchtag": 5}),
     # what is told of jobs

@@ -133,6 +133,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                 topics.RESOURCE_UP: self._wait,
                 topics.RESOURCE_EXCLUDE: self._exclude,
                 topics.RESOURCE_EXPIRATION: self._expire,
+                topics.RESOURCE_WAITUP: self._wait_up,
                 topics.RESOURCE_JOURNAL: self._follow,
                 topics.RESOURCE_JOURNAL_CANCEL: self._unfollow,
             },
@@ -270,6 +271,15 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         self._outbox.send(respond(request, flux.RESOURCE_STATUS.write(status)))
 
     # What Flux's own programs read
+
+    def _wait_up(self, request: Request) -> None:
+        """resource.monitor-waitup: all ranks are online as long as the instance runs."""
+        wanted = flux.WAIT_UP.read(request).up
+        ranks = self._inventory.nnodes
+        if wanted > ranks:
+            text = f"{wanted} ranks are never online: this instance has {ranks}"
+            raise FluxError(Errno.EINVAL, text)
+        self._outbox.send(respond(request))
 
     def _follow(self, request: Request) -> None:
         key = self._journal.open(request)
