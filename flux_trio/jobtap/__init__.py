@@ -8,19 +8,27 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
-from flux_trio.jobtap.calls import CANCELED, HostServices, failure_listeners, reporting_failures
+from flux_trio.jobtap.calls import CANCELED, failure_listeners, reporting_failures
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, on_many, service
-from flux_trio.jobtap.errors import HandlerFailed, NotAllowed, PluginError, Reject
 from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
+from flux_trio.jobtap.host_services import HostServices
 from flux_trio.jobtap.job import Job, JobLookup
 from flux_trio.jobtap.loaded import PluginMethod
 from flux_trio.jobtap.loading import Loader, load_file, may_wait, search_path
 from flux_trio.jobtap.lock_timers import OwnProcess, ending_with_plugins, own_process, reason_of_end
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.sources import PluginSource, made, plugin_sources
-from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
+from flux_trio.jobtap.values import (
+    Dependency,
+    HandlerFailed,
+    NotAllowed,
+    PluginError,
+    Reject,
+    ServiceRequest,
+    UpdateAllowed,
+)
 from flux_trio.messages import Errno, FluxError, Level
 from flux_trio.protocols import (
     PRIORITY_MAX,

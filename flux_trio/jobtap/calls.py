@@ -3,66 +3,29 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import trio
 
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.catalogue import CUSTOM
-from flux_trio.jobtap.errors import HandlerFailed
 from flux_trio.jobtap.failures import NoAnswer, attempt, describe, is_awaitable, place_of
+from flux_trio.jobtap.host_services import HostServices, NoJobs
 from flux_trio.jobtap.loaded import Entry, Loaded
 from flux_trio.jobtap.loop_watch import LOOK_S, LoopWatch
-from flux_trio.jobtap.results import STACK_CHARS_MAX, readable, shown
 from flux_trio.jobtap.tasks import Work
-from flux_trio.messages import Errno, FluxError, Level
+from flux_trio.jobtap.values import STACK_CHARS_MAX, HandlerFailed, readable, shown
+from flux_trio.messages import Level
 from flux_trio.protocols import Jobs, JobView
 from flux_trio.trace import Kind
 
 CANCELED: Final = "canceled"
 """The error, in the trace, of a call whose answer is no longer awaited; it is not a failure."""
-
-
-async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]:
-    raise FluxError(Errno.ENOSYS, f"nobody answers {topic}")
-
-
-class HostServices(msgspec.Struct, frozen=True):
-    """The parts of the instance that the host uses.
-
-    `post` sends an input to the job manager; `note_all` puts records into the trace, and
-    `is_traced` says whether somebody reads them; `now` is the instance's clock; `owner` is the
-    instance owner's userid and `users` the user database. `abandon` is told the names of the tasks
-    that went on when the host ended.
-    """
-
-    post: Callable[[Any], None]
-    note_all: Callable[[str, Sequence[dict[str, Any]]], None]
-    is_traced: Callable[[], bool]
-    now: Callable[[], float]
-    log: Callable[[int, str], None]
-    rpc: Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]] = _no_rpc
-    owner: int = 0
-    users: Any = None
-    abandon: Callable[[list[str]], None] = lambda _names: None
-
-
-class NoJobs:
-    """The `Jobs` of a host without a job manager: there are no jobs."""
-
-    def get(self, _jobid: int) -> JobView | None:
-        """Return None."""
-        return None
-
-    def active(self) -> Iterable[JobView]:
-        """Return no job."""
-        return ()
 
 
 class Call(NamedTuple):

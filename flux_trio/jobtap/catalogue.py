@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.formats.glob import glob_matches, is_glob, literal_head
-from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.values import PRIORITIES, PluginError, expected_text
 from flux_trio.protocols import (
     CONF_UPDATE,
     CREATE,
@@ -206,6 +206,17 @@ _TOPICS_KEPT: Final = 4096  # users choose the topics of updates and events
 _CUSTOM_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_*?-]+)+")
 _RESERVED: Final = ("job", "conf", "plugin")
 _NEARLY: Final = 0.8  # jobs is like job, myjob is not
+
+
+def problem_with(hook: Hook, said: Any) -> str:
+    """Return the text for a value that is not allowed: what was expected, what came."""
+    expected = {
+        Returns.PRIORITY: PRIORITIES,
+        Returns.ALLOWED: "UpdateAllowed",
+        Returns.OBJECT: "a dict",
+        Returns.TEXT: "a str",
+    }
+    return expected_text(expected.get(hook.returns, "None"), said)
 
 
 @functools.lru_cache(maxsize=_TOPICS_KEPT)

@@ -4,6 +4,10 @@ A plugin declares what counts. The host adds an amount when a job comes into one
 subtracts the same amount when the job leaves them, so that no amount is left over. A job is counted
 anew when its jobspec has changed; if a key or an amount depends on something else, the plugin calls
 `update`.
+
+A `Tracker` follows the states of jobs for a plugin: for its counters, its enter and leave handlers.
+Each state that a job has entered is left exactly once: when the job enters its next state, when it
+ends, or when the plugin is removed.
 """
 
 from __future__ import annotations
@@ -11,11 +15,12 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from math import isclose, isfinite
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from flux_trio.jobtap.failures import place_of
-from flux_trio.jobtap.job import Job
-from flux_trio.protocols import JobState
+from flux_trio.jobtap.decorators import Function
+from flux_trio.jobtap.failures import attempt, describe, place_of
+from flux_trio.jobtap.job import Job, JobHost
+from flux_trio.protocols import Jobs, JobState
 
 Key = Callable[[Job], Hashable]
 Amount = Callable[[Job], float]
@@ -150,3 +155,123 @@ def _no_key(_job: Job) -> None:
 
 def _one(_job: Job) -> float:
     return 1
+
+
+# --- what follows the states of jobs
+
+
+Handling = dict[JobState, list[Function]]
+
+
+class StateRunner(Protocol):
+    """Calls the state handlers of one plugin."""
+
+    def run_state_handler(self, label: str, function: Function, job: Job) -> BaseException | None:
+        """Call an enter or leave handler; return what it raised."""
+
+
+class Tracker:
+    """Calls the enter and leave handlers of one plugin, and keeps its counters."""
+
+    def __init__(
+        self, enter: Handling, leave: Handling, counters: list[Counter], runner: StateRunner
+    ) -> None:
+        self._enter = enter
+        self._leave = leave
+        self.counters = counters
+        self._runner = runner
+        self._in: dict[int, JobState] = {}
+
+    def moved(self, job: Job) -> None:
+        """Call the handlers of a change of state. Raises the first handler's error."""
+        state, before = job.state, self._in.get(job.id)
+        if state == before:
+            return
+        if state == JobState.INACTIVE:
+            self._in.pop(job.id, None)  # a job does not leave it
+        else:
+            self._in[job.id] = state
+        errors = [  # the counters come first: handlers see the amounts after the move
+            *[attempt(counter.count, job, state)[1] for counter in self.counters],
+            *self._run(self._leave, before, job),
+            *self._run(self._enter, state, job),
+        ]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def updated(self, job: Job) -> None:
+        """Count the job again: its jobspec has changed. Raises the first counter's error."""
+        errors = [attempt(counter.update, job)[1] for counter in self.counters]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def gone(self, job: Job) -> list[BaseException]:
+        """Leave the state of the job: the job or the plugin has ended. Return the errors."""
+        for counter in self.counters:
+            counter.drop(job.id)
+        before = self._in.pop(job.id, None)
+        errors = self._run(self._leave, before, job)
+        return [error for error in errors if error is not None]
+
+    @property
+    def entered(self) -> list[int]:
+        """The ids of the jobs that have entered a state, in order."""
+        return list(self._in)
+
+    def _run(
+        self, handlers: Handling, state: JobState | None, job: Job
+    ) -> list[BaseException | None]:
+        if state is None:
+            return []
+        what = "enter" if handlers is self._enter else "leave"
+        return [
+            self._runner.run_state_handler(f"{what} {state.name}", function, job)
+            for function in handlers.get(state, ())
+        ]
+
+
+class Recount(NamedTuple):
+    """The amounts of a plugin's counters, by counter and key, as they were kept and as recounted.
+
+    `differences` and `failures` are sentences for the log.
+    """
+
+    declared: dict[str, Any]
+    recounted: dict[str, Any]
+    differences: list[str]
+    failures: list[str]
+
+
+def recount(tracker: Tracker, jobs: Jobs, job_host: JobHost) -> Recount:
+    """Count the active jobs again in each counter of a plugin, which corrects it."""
+    handles = list(_active(tracker, jobs, job_host))
+    found = Recount({}, {}, [], [])
+    for counter in tracker.counters:
+        _, error = attempt(_recount, counter, handles, found)  # a key is the plugin's own code
+        if error is not None:
+            found.failures.append(f"counter {counter.name}: {describe(error)}")
+    return found
+
+
+def _recount(counter: Counter, handles: Iterable[Job], found: Recount) -> None:
+    kept = counter.recount(handles)
+    found.declared[counter.name] = {str(key): amount for key, amount in kept.items()}
+    found.recounted[counter.name] = counter.shown()
+    found.differences.extend(_differences(counter, kept))
+
+
+def _active(tracker: Tracker, jobs: Jobs, job_host: JobHost) -> Iterator[Job]:
+    """Yield the active jobs that the tracker knows."""
+    for jobid in tracker.entered:
+        view = jobs.get(jobid)
+        if view is not None and view.state != JobState.INACTIVE:
+            yield Job(view, None, job_host)
+
+
+def _differences(counter: Counter, kept: dict[Hashable, float]) -> Iterator[str]:
+    for key in dict.fromkeys([*kept, *counter]):
+        had, has = kept.get(key, 0), counter[key]
+        if had != has:
+            yield f"counter {counter.name} of {key!r} had {had}, there are {has}"

@@ -14,6 +14,7 @@ import msgspec
 from flux_trio.protocols import JobState
 
 F = TypeVar("F", bound=Callable[..., Any])
+Function = Callable[..., Any]
 
 MARKS: Final = "__jobtap_marks__"  # attribute of a decorated function
 

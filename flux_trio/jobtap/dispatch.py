@@ -1,4 +1,4 @@
-"""PendingQuestion plugins: each question goes along a chain of handlers, in load order.
+"""Asking plugins: each question goes along a chain of handlers, in load order.
 
 A sync handler answers at once, inside the job manager's turn. After an async handler, the rest of
 the chain is asked when that handler has answered or its plugin is removed. A plugin that raises,
@@ -10,7 +10,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import repeat, takewhile
 from time import perf_counter
 from typing import Any, Final
@@ -21,21 +21,20 @@ from flux_trio.jobtap.calls import (
     HOOK,
     Call,
     Caller,
-    HostServices,
     blame,
     note_of,
     notes_of_many,
     of_job,
 )
-from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, hook_of
-from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, hook_of, problem_with
 from flux_trio.jobtap.failures import attempt, describe, is_awaitable, is_interrupt, refusal_in
+from flux_trio.jobtap.host_services import HostServices
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
 from flux_trio.jobtap.loop_watch import LOOK_S
-from flux_trio.jobtap.question import NOTHING_SAID, PendingQuestion
-from flux_trio.jobtap.results import priorities_in, problem_with, shown
-from flux_trio.jobtap.tasks import current_work
+from flux_trio.jobtap.question import NOTHING_SAID, PendingAnswer
+from flux_trio.jobtap.tasks import Work, current_work
+from flux_trio.jobtap.values import PluginError, priorities_in, shown
 from flux_trio.protocols import (
     CONF_UPDATE,
     DESTROY,
@@ -51,6 +50,26 @@ from flux_trio.protocols import (
 )
 
 _CHAINS_MAX: Final = 4096  # users choose the topics of updates and events
+
+
+class PendingQuestion(PendingAnswer):
+    """A question, and the handlers that are still to be asked.
+
+    `done` is called with this object and the answer, if the answer does not come at once.
+    """
+
+    work: Work  # the task of the async handler that runs
+
+    def __init__(
+        self,
+        question: AskHook,
+        hook: Hook,
+        chain: Sequence[Entry],
+        done: Callable[[PendingQuestion, HookAnswer], None],
+    ) -> None:
+        super().__init__(question, hook)
+        self.rest: Iterator[Entry] = iter(chain)
+        self.done = done
 
 
 class Series:
@@ -397,7 +416,7 @@ class Dispatcher(Caller):
         """Put the value or error of a handler into the answer and the trace; return the times."""
         entry, question = call.entry, pending.question
         result, problem = None, None
-        if (reason := refusal_in(error, pending.hook)) is not None:
+        if pending.hook.rejects and (reason := refusal_in(error)) is not None:
             pending.reject = _refusal(entry, question.topic, reason)
             result = {"reject": reason}
         elif error is not None:

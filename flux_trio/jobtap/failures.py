@@ -14,9 +14,7 @@ from typing import Any, Final
 
 import trio
 
-from flux_trio.jobtap.catalogue import Hook
-from flux_trio.jobtap.errors import Reject
-from flux_trio.jobtap.results import readable
+from flux_trio.jobtap.values import Reject, readable
 from flux_trio.process.groups import holds, without
 
 
@@ -65,9 +63,9 @@ def failure_in(raised: BaseException) -> BaseException:
     return failure
 
 
-def refusal_in(error: BaseException | None, hook: Hook) -> str | None:
-    """Return the reason of a Reject if `hook` can be refused; None for any other error."""
-    return _reason_of(error) if isinstance(error, Reject) and hook.rejects else None
+def refusal_in(error: BaseException | None) -> str | None:
+    """Return the reason of a Reject; None for any other error."""
+    return _reason_of(error) if isinstance(error, Reject) else None
 
 
 def describe(error: BaseException) -> str:

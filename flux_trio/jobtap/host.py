@@ -22,20 +22,26 @@ from flux_trio.cores.pages import page_size
 from flux_trio.editions.explain_requests import PluginReason
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
-from flux_trio.jobtap.calls import HostServices, blame
+from flux_trio.jobtap.calls import blame
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
-from flux_trio.jobtap.dispatch import Dispatcher
-from flux_trio.jobtap.errors import NotAllowed, PluginError
+from flux_trio.jobtap.counter import Tracker, recount
+from flux_trio.jobtap.dispatch import Dispatcher, PendingQuestion
 from flux_trio.jobtap.failures import attempt, describe
-from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod, Tracker, recount
-from flux_trio.jobtap.loading import Loader, forget_code, name_meant, read_handlers
+from flux_trio.jobtap.host_services import HostServices
+from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod, read_handlers
+from flux_trio.jobtap.loading import Loader, forget_code, name_meant
 from flux_trio.jobtap.loop_watch import LOOK_S
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.plugin_handle import PluginHandle
-from flux_trio.jobtap.question import PendingQuestion
-from flux_trio.jobtap.results import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.tasks import HostTasks, PluginTasks, TasksOfPlugin, Work, end_all
-from flux_trio.jobtap.values import ServiceRequest
+from flux_trio.jobtap.values import (
+    ANSWER_BYTES_MAX,
+    NotAllowed,
+    PluginError,
+    ServiceRequest,
+    plain,
+    readable,
+)
 from flux_trio.messages import Errno, FluxError, Level, topics
 from flux_trio.protocols import (
     CONF_UPDATE,
@@ -174,8 +180,9 @@ class PluginHost(Dispatcher):
         loaded.job_host = handle
         say = partial(self.given.log, Level.ERR)
         loaded.tasks = self._make_tasks(plugin.name, self.nursery, say)
-        follows = loaded.handlers.follows_states
-        loaded.tracker = Tracker(loaded.handlers, handle) if follows else None
+        enter, leave, counters = loaded.handlers.of_states
+        follows = enter or leave or counters
+        loaded.tracker = Tracker(enter, leave, counters, handle) if follows else None
         plugin.conf = dict(plugin.conf if conf is None else conf)
         plugin._jobtap = handle
         return loaded
@@ -338,7 +345,7 @@ class PluginHost(Dispatcher):
         for loaded in self.plugins:
             if loaded.tracker is None or not loaded.tracker.counters:
                 continue
-            counts = recount(loaded, loaded.tracker, self.jobs)
+            counts = recount(loaded.tracker, self.jobs, loaded.job_host)
             for text in counts.failures + counts.differences:
                 self.given.log(Level.ERR, f"plugin {loaded.name}: {text}")
             data = {"declared": counts.declared, "recounted": counts.recounted}

@@ -16,8 +16,7 @@ import msgspec
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, Jobspec, cached_for_short, format_fluid
-from flux_trio.jobtap.errors import NotAllowed
-from flux_trio.jobtap.results import plain, priority_of, read_only
+from flux_trio.jobtap.values import NotAllowed, plain, priority_of, read_only
 from flux_trio.protocols import (
     Annotate,
     AskHook,

@@ -1,100 +1,81 @@
-"""A loaded plugin, and the state of each job for its enter and leave handlers and counters.
-
-Each state that a job has entered is left exactly once: when the job enters its next state, when it
-ends, or when the plugin is removed.
-"""
+"""A loaded plugin: its handlers, read from its class or module, and what they have cost."""
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Final, NamedTuple, Protocol
+import types
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
 from flux_trio.formats.glob import is_glob
-from flux_trio.jobtap.catalogue import Hook, hook_of, takes
-from flux_trio.jobtap.counter import Counter
-from flux_trio.jobtap.failures import attempt, describe
-from flux_trio.jobtap.job import Job, JobHost
-from flux_trio.jobtap.loading import Function, Handlers, ModulePlugin
+from flux_trio.jobtap.catalogue import HOOKS, Hook, check_handler, hook_of, takes
+from flux_trio.jobtap.counter import Counter, Handling, Tracker
+from flux_trio.jobtap.decorators import (
+    Function,
+    ManyMark,
+    Mark,
+    OnMark,
+    ServiceMark,
+    StateMark,
+    marks_of,
+)
+from flux_trio.jobtap.failures import place_of
+from flux_trio.jobtap.job import JobHost
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.tasks import PluginTasks
-from flux_trio.protocols import NEW, STATE_TOPICS, UPDATED, Jobs, JobState, handles
+from flux_trio.jobtap.values import PluginError
+from flux_trio.protocols import NEW, STATE_TOPICS, UPDATED, JobState, handles
 
-Handling = dict[JobState, list[Function]]
+_NAME: Final = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9_-]*")
+_METHOD: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
-
-class StateRunner(Protocol):
-    """Calls the state handlers of one plugin."""
-
-    def run_state_handler(self, label: str, function: Function, job: Job) -> BaseException | None:
-        """Call an enter or leave handler; return what it raised."""
-
-
-class Tracker:
-    """Calls the enter and leave handlers of one plugin, and keeps its counters."""
-
-    def __init__(self, handlers: Handlers, runner: StateRunner) -> None:
-        self._enter = handlers.enter
-        self._leave = handlers.leave
-        self.counters = handlers.counters
-        self._runner = runner
-        self._in: dict[int, JobState] = {}
-
-    def moved(self, job: Job) -> None:
-        """Call the handlers of a change of state. Raises the first handler's error."""
-        state, before = job.state, self._in.get(job.id)
-        if state == before:
-            return
-        if state == JobState.INACTIVE:
-            self._in.pop(job.id, None)  # a job does not leave it
-        else:
-            self._in[job.id] = state
-        errors = [  # the counters come first: handlers see the amounts after the move
-            *[attempt(counter.count, job, state)[1] for counter in self.counters],
-            *self._run(self._leave, before, job),
-            *self._run(self._enter, state, job),
-        ]
-        for error in errors:
-            if error is not None:
-                raise error
-
-    def updated(self, job: Job) -> None:
-        """Count the job again: its jobspec has changed. Raises the first counter's error."""
-        errors = [attempt(counter.update, job)[1] for counter in self.counters]
-        for error in errors:
-            if error is not None:
-                raise error
-
-    def gone(self, job: Job) -> list[BaseException]:
-        """Leave the state of the job: the job or the plugin has ended. Return the errors."""
-        for counter in self.counters:
-            counter.drop(job.id)
-        before = self._in.pop(job.id, None)
-        errors = self._run(self._leave, before, job)
-        return [error for error in errors if error is not None]
-
-    @property
-    def entered(self) -> list[int]:
-        """The ids of the jobs that have entered a state, in order."""
-        return list(self._in)
-
-    def _run(
-        self, handlers: Handling, state: JobState | None, job: Job
-    ) -> list[BaseException | None]:
-        if state is None:
-            return []
-        what = "enter" if handlers is self._enter else "leave"
-        return [
-            self._runner.run_state_handler(f"{what} {state.name}", function, job)
-            for function in handlers.get(state, ())
-        ]
-
+# A job comes into each of these states after NEW, and leaves all but the last one.
+_ENTERED: Final = frozenset(JobState) - {JobState.NEW}
+_LEFT: Final = _ENTERED - {JobState.INACTIVE}
+_COUNTED: Final = _LEFT | {JobState.NEW}  # from job.new on: the next job.validate sees it
 
 _ENTRIES_MAX: Final = 4096  # users choose the topics of updates and events
 STATE_HANDLER: Final = Hook("enter or leave", "A job comes into a state, or leaves it.")
 _MOVES: Final = (NEW, *STATE_TOPICS.values())  # by which a tracker follows the states of a job
+
+
+class Handlers(msgspec.Struct):
+    """The handlers, services and counters of a plugin, in the order of its source."""
+
+    topics: list[tuple[str, Function]] = []  # topic or glob
+    many: dict[str, Function] = {}  # by topic: for many jobs at once
+    enter: dict[JobState, list[Function]] = {}
+    leave: dict[JobState, list[Function]] = {}
+    services: dict[str, tuple[Function, bool]] = {}  # function, owner only
+    counters: list[Counter] = []
+
+    @property
+    def of_states(self) -> tuple[Handling, Handling, list[Counter]]:
+        """What needs every change of a job's state."""
+        return self.enter, self.leave, self.counters
+
+
+class ModulePlugin(Plugin):
+    """A module as a plugin; its functions `loaded` and `removed`, if any, take this object."""
+
+    def __init__(self, module: types.ModuleType, name: str) -> None:
+        self.module = module
+        self.name = getattr(module, "name", name)
+
+    def loaded(self) -> None:
+        self._call("loaded")
+
+    def removed(self) -> None:
+        self._call("removed")
+
+    def _call(self, name: str) -> None:
+        function = getattr(self.module, name, None)
+        if isinstance(function, types.FunctionType):
+            function(self)
 
 
 class Entry:
@@ -261,46 +242,119 @@ class Loaded:
         return None
 
 
-class Recount(NamedTuple):
-    """The amounts of a plugin's counters, by counter and key, as they were kept and as recounted.
-
-    `differences` and `failures` are sentences for the log.
-    """
-
-    declared: dict[str, Any]
-    recounted: dict[str, Any]
-    differences: list[str]
-    failures: list[str]
+# --- reading the handlers of a plugin
 
 
-def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Recount:
-    """Count the active jobs again in each counter of a plugin, which corrects it."""
-    handles = list(_active(loaded, tracker, jobs))
-    found = Recount({}, {}, [], [])
-    for counter in tracker.counters:
-        _, error = attempt(_recount, counter, handles, found)  # a key is the plugin's own code
-        if error is not None:
-            found.failures.append(f"counter {counter.name}: {describe(error)}")
+def read_handlers(plugin: Plugin) -> Handlers:
+    """Return the handlers of `plugin`. Raises PluginError, naming the rule that it breaks."""
+    name, deadline = plugin.name, plugin.deadline
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PluginError(f"{name!r} is not a plugin name: expected letters, digits and hyphens")
+    if type(deadline) not in (int, float) or not deadline > 0:
+        raise PluginError(f"plugin {name}: expected a deadline in seconds, got {deadline!r}")
+    found = Handlers()
+    for value in _members(plugin):
+        if isinstance(value, Counter):
+            found.counters.append(value)
+            continue
+        for mark in marks_of(value):
+            try:
+                _add_handler(found, mark, value)
+            except PluginError as error:
+                raise PluginError(f"plugin {plugin.name}: {error}{place_of(value)}") from None
+    for topic, function in found.many.items():
+        if not any(handles(pattern, topic) for pattern, _ in found.topics):
+            raise PluginError(
+                f"plugin {name}: {_name(function)}: on_many({topic!r}) expects a handler"
+                f" on({topic!r}), too{place_of(function)}"
+            )
+    for counter in found.counters:
+        if not counter.states or not counter.states <= _COUNTED:
+            raise PluginError(
+                f"plugin {plugin.name}: counter {counter.name} counts in {_names(_COUNTED)}"
+            )
     return found
 
 
-def _recount(counter: Counter, handles: Iterable[Job], found: Recount) -> None:
-    kept = counter.recount(handles)
-    found.declared[counter.name] = {str(key): amount for key, amount in kept.items()}
-    found.recounted[counter.name] = counter.shown()
-    found.differences.extend(_differences(counter, kept))
+def is_plugin_module(module: types.ModuleType) -> bool:
+    """Return whether a module has a decorated function or a counter."""
+    return any(marks_of(value) or isinstance(value, Counter) for value in vars(module).values())
 
 
-def _active(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Iterator[Job]:
-    """Yield the active jobs that the tracker knows."""
-    for jobid in tracker.entered:
-        view = jobs.get(jobid)
-        if view is not None and view.state != JobState.INACTIVE:
-            yield Job(view, None, loaded.job_host)
+def _members(plugin: Plugin) -> Iterator[Any]:
+    """Yield functions and counters in the order of the source; those of base classes first."""
+    if isinstance(plugin, ModulePlugin):
+        for name, value in vars(plugin.module).items():
+            if isinstance(value, Counter):
+                value.name = name
+            yield value
+        return
+    names: dict[str, None] = {}
+    for each in reversed(type(plugin).__mro__):
+        names |= dict.fromkeys(vars(each))
+    for name in names:
+        raw = getattr(type(plugin), name, None)
+        if isinstance(raw, Counter) or marks_of(raw):
+            yield getattr(plugin, name)
 
 
-def _differences(counter: Counter, kept: dict[Hashable, float]) -> Iterator[str]:
-    for key in dict.fromkeys([*kept, *counter]):
-        had, has = kept.get(key, 0), counter[key]
-        if had != has:
-            yield f"counter {counter.name} of {key!r} had {had}, there are {has}"
+def _add_handler(found: Handlers, mark: Mark, function: Function) -> None:
+    match mark:
+        case OnMark(topics):
+            if not topics:
+                raise PluginError(f"{_name(function)}: on() expects at least one topic")
+            for topic in topics:
+                check_handler(topic, function)
+                if not hook_of(topic).waits_for_async and inspect.iscoroutinefunction(function):
+                    raise PluginError(f"handler {_name(function)} of {topic} cannot be async")
+                found.topics.append((topic, function))
+        case ManyMark(topics):
+            for topic in topics:
+                _check_many(found, topic, function)
+                found.many[topic] = function
+        case StateMark(states, leaving):
+            _check_states(function, states, leaving)
+            for state in states:
+                (found.leave if leaving else found.enter).setdefault(state, []).append(function)
+        case ServiceMark(method, owner_only):
+            _check_service(found, function, method)
+            found.services[method] = (function, owner_only)
+
+
+def _check_many(found: Handlers, topic: str, function: Function) -> None:
+    if not hook_of(topic).of_many:
+        known = ", ".join(hook.topic for hook in HOOKS if hook.of_many)
+        raise PluginError(f"on_many() of {_name(function)} takes {known}, got {topic!r}")
+    if topic in found.many:
+        raise PluginError(f"there are two handlers on_many({topic!r})")
+    if inspect.iscoroutinefunction(function):
+        raise PluginError(f"on_many() handler {_name(function)} cannot be async")
+    if not takes(function, 1):
+        raise PluginError(f"on_many() handler {_name(function)}: expected (jobs)")
+
+
+def _check_states(function: Function, states: tuple[JobState, ...], leaving: bool) -> None:
+    what, possible = ("leave", _LEFT) if leaving else ("enter", _ENTERED)
+    if not states or not possible.issuperset(states):
+        raise PluginError(f"{what}() of {_name(function)} takes {_names(possible)}")
+    if inspect.iscoroutinefunction(function):
+        raise PluginError(f"{what}() handler {_name(function)} cannot be async: use on()")
+    if not takes(function, 1):
+        raise PluginError(f"{what}() handler {_name(function)}: expected (job)")
+
+
+def _check_service(found: Handlers, function: Function, method: str) -> None:
+    if not _METHOD.fullmatch(method):
+        raise PluginError(f"{method!r} is no name of a method: words with periods between")
+    if method in found.services:
+        raise PluginError(f"there are two services {method}")
+    if not takes(function, 1):
+        raise PluginError(f"service {_name(function)}: expected (request)")
+
+
+def _names(states: frozenset[JobState]) -> str:
+    return ", ".join(state.name for state in sorted(states))
+
+
+def _name(function: Function) -> str:
+    return getattr(function, "__name__", repr(function))

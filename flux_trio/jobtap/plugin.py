@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, TypeVar
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.jobtap.errors import PluginError, Reject
 from flux_trio.jobtap.job import Host, JobLookup
+from flux_trio.jobtap.values import PluginError, Reject
 
 T = TypeVar("T")
 

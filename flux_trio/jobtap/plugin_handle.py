@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from flux_trio.clock import passing, wait_s_max
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, ResourceSet
-from flux_trio.jobtap.dispatch import Dispatcher
-from flux_trio.jobtap.errors import NotAllowed
+from flux_trio.jobtap.decorators import Function
 from flux_trio.jobtap.failures import attempt, place_of
+from flux_trio.jobtap.host_services import HostServices
 from flux_trio.jobtap.job import Job, JobHost
-from flux_trio.jobtap.loaded import STATE_HANDLER, Loaded
-from flux_trio.jobtap.loading import Function
+from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
 from flux_trio.jobtap.plugin import Plugin
-from flux_trio.jobtap.results import ANSWER_BYTES_MAX, plain, readable
+from flux_trio.jobtap.question import PendingAnswer
+from flux_trio.jobtap.values import ANSWER_BYTES_MAX, NotAllowed, plain, readable
 from flux_trio.messages import Level
 from flux_trio.protocols import STATE_TOPICS, AskHook, JobState, JobView, Operation, Reprioritize
+from flux_trio.protocols import Jobs as JobsOfManager
 from flux_trio.protocols.operations import Queued
 
 _SCHED: Final = STATE_TOPICS[JobState.SCHED]
 
 
+class HandleHost(Protocol):
+    """What the handle of a plugin uses of the plugin host."""
+
+    given: HostServices
+    config: Config
+    jobs: JobsOfManager
+
+    @property
+    def pending_question(self) -> PendingAnswer | None: ...
+    def keep(self) -> None: ...
+    def look_again(self) -> None: ...
+    def subscribe(self, jobid: int, plugin: str) -> None: ...
+    def unsubscribe(self, jobid: int, plugin: str) -> None: ...
+    def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any: ...
+    def start_task(self, loaded: Loaded, function: Function, args: Any) -> None: ...
+    def call(self, topic: str, args: Any) -> Any: ...
+
+
 class PluginHandle:
     """One plugin's `Host`, the `JobHost` of its jobs, and the `StateRunner` of its tracker."""
 
-    def __init__(self, host: Dispatcher, loaded: Loaded) -> None:
+    def __init__(self, host: HandleHost, loaded: Loaded) -> None:
         self._host = host
         self._loaded = loaded
 
@@ -166,7 +185,7 @@ class PluginHandle:
 class Jobs:
     """`JobLookup` for one plugin."""
 
-    def __init__(self, host: Dispatcher, job_host: JobHost) -> None:
+    def __init__(self, host: HandleHost, job_host: JobHost) -> None:
         self._host = host
         self._job_host = job_host
 

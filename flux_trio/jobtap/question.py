@@ -1,17 +1,14 @@
-"""A question to all plugins: it goes along the chain of handlers, and collects their answers."""
+"""The answer to a question that goes along a chain of handlers."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from flux_trio.jobtap.catalogue import Hook, Returns
-from flux_trio.jobtap.loaded import Entry
-from flux_trio.jobtap.results import is_priority, plain, readable
-from flux_trio.jobtap.tasks import Work
-from flux_trio.jobtap.values import Dependency, UpdateAllowed
+from flux_trio.jobtap.values import Dependency, UpdateAllowed, is_priority, plain, readable
 from flux_trio.protocols import (
     AskHook,
     DependencyAsked,
@@ -26,11 +23,8 @@ from flux_trio.protocols import (
 NOTHING_SAID: Final = HookAnswer()
 
 
-class PendingQuestion:
-    """Collects the answer; the values of a later plugin overwrite those of an earlier one.
-
-    `done` is called with this object and the answer, if the answer does not come at once.
-    """
+class PendingAnswer:
+    """Collects the answer; the values of a later plugin overwrite those of an earlier one."""
 
     # Most questions end with these defaults, so they are attributes of the class.
     operations: list[Operation] | None = None
@@ -41,19 +35,10 @@ class PendingQuestion:
     allowed: UpdateAllowed | None = None  # the last one
     said: Any = None  # the last value of a query or a custom topic
     closed = False  # answered or canceled
-    work: Work  # the task of the async handler that runs
 
-    def __init__(
-        self,
-        question: AskHook,
-        hook: Hook,
-        chain: Sequence[Entry],
-        done: Callable[[PendingQuestion, HookAnswer], None],
-    ) -> None:
+    def __init__(self, question: AskHook, hook: Hook) -> None:
         self.question = question
         self.hook = hook
-        self.rest: Iterator[Entry] = iter(chain)
-        self.done = done
 
     def own_args(self) -> Any:
         """Return the second argument of one handler.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import attempt, describe, place_of
 from flux_trio.jobtap.loading import load_file
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.values import PluginError
 
 PluginSource: TypeAlias = Plugin | Callable[[], Plugin] | str | os.PathLike[str]
 """A plugin, or what makes one: a class or a function without arguments, or the path of a file."""

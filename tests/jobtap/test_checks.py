@@ -11,7 +11,7 @@ import pytest
 from flux_trio import jobtap
 from flux_trio.jobtap import HOOKS, Plugin, PluginError, State
 from flux_trio.jobtap.catalogue import hook_of, is_glob
-from flux_trio.jobtap.loading import ModulePlugin, read_handlers
+from flux_trio.jobtap.loaded import ModulePlugin, read_handlers
 from flux_trio.protocols import STATE_TOPICS
 from tests.support.plugin_host import handling
 

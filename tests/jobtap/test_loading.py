@@ -12,7 +12,7 @@ import pytest
 
 from flux_trio import jobtap
 from flux_trio.jobtap import Loader, Plugin, PluginError, load_file, search_path
-from flux_trio.jobtap.loading import ModulePlugin, read_handlers
+from flux_trio.jobtap.loaded import ModulePlugin, read_handlers
 
 CLASS = """
 from dataclasses import dataclass

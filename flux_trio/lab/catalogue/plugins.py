@@ -16,8 +16,8 @@ import trio
 from flux_trio.formats import FormatError
 from flux_trio.formats.glob import is_glob
 from flux_trio.jobtap import Reject
-from flux_trio.jobtap.catalogue import HOOKS, Returns, hook_of
-from flux_trio.jobtap.results import is_priority, problem_with
+from flux_trio.jobtap.catalogue import HOOKS, Returns, hook_of, problem_with
+from flux_trio.jobtap.values import is_priority
 from flux_trio.lab.catalogue.aim import Drawer, always, one_of, small_number
 from flux_trio.lab.catalogue.base import DrawnFault, fault
 from flux_trio.lab.catalogue.places import Count, Machine, Seconds
