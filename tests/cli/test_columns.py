@@ -1,17 +1,27 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 
 import pytest
 
-from flux_trio.cli.terminal.columns import Layout, read_sort_keys, short_duration, sort_rows
+from flux_trio.cli.terminal.columns import Field, Layout, read_sort_keys, short_duration, sort_rows
 from flux_trio.cli.terminal.errors import CommandError
 
-HEADINGS = {"id": "JOBID", "name": "NAME", "n": "NTASKS", "t": "TIME", "a.b": "AB"}
+FIELDS = {
+    name: Field(heading, itemgetter(name))
+    for name, heading in {
+        "id": "JOBID",
+        "name": "NAME",
+        "n": "NTASKS",
+        "t": "TIME",
+        "a.b": "AB",
+    }.items()
+}
 
 
 def lines(text: str, *rows: dict[str, object], header: bool = True) -> list[str]:
-    return list(Layout(text, HEADINGS).lines(rows, header=header))
+    return list(Layout(text, FIELDS).lines(rows, header=header))
 
 
 def cell(text: str, value: object) -> str:
@@ -142,7 +152,7 @@ def test_there_is_a_header_without_rows() -> None:
 )
 def test_a_format_that_cannot_be_read_is_refused(text: str, message: str) -> None:
     with pytest.raises(CommandError) as info:
-        Layout(text, HEADINGS)
+        Layout(text, FIELDS)
     assert message in str(info.value)
 
 
@@ -173,8 +183,8 @@ def test_rows_are_sorted_by_several_fields() -> None:
 
 
 def test_a_format_may_say_the_order() -> None:
-    layout = Layout("sort:n,-id {id}", HEADINGS)
+    layout = Layout("sort:n,-id {id}", FIELDS)
     assert layout.sort_keys == ("n", "-id")
     assert list(layout.lines([{"id": 7}])) == ["JOBID", "7"]
     with pytest.raises(CommandError, match="Invalid sort key: -nosuch"):
-        read_sort_keys("n,-nosuch", HEADINGS)
+        read_sort_keys("n,-nosuch", FIELDS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cli.connection.job_query import RESULTS, read_filter
-from flux_trio.cli.jobs.job_rows import FORMATS, HEADINGS, JobRow
+from flux_trio.cli.jobs.job_rows import FIELDS, FORMATS, JobRow
 from flux_trio.cli.terminal.columns import Layout
 from flux_trio.cli.terminal.shown_values import user_name
 from flux_trio.messages import USERID_UNKNOWN
@@ -86,7 +86,7 @@ def field(name: str, job: dict[str, Any]) -> object:
 
 def shown(form: str, *jobs: dict[str, Any]) -> list[str]:
     return list(
-        Layout(FORMATS[form].format if form in FORMATS else form, HEADINGS).lines(
+        Layout(FORMATS[form].format if form in FORMATS else form, FIELDS).lines(
             [JobRow(j, NOW) for j in jobs]
         )
     )
@@ -258,7 +258,7 @@ def test_a_field_has_the_value_of_flux_jobs(name: str, job: dict[str, Any], valu
 
 
 def test_every_field_can_be_shown_of_every_job() -> None:
-    for name in HEADINGS:
+    for name in FIELDS:
         shown(f"{{{name}}}", pending(), running(), record())
 
 

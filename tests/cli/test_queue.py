@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flux_trio.cli.admin.queue_rows import FORMATS, HEADINGS, needs_jobs, queue_row
+from flux_trio.cli.admin.queue_rows import FIELDS, FORMATS, needs_jobs, queue_row
 from flux_trio.cli.admin.queue_status import count_lines, status_lines
 from flux_trio.cli.admin.resource_rows import Resources
 from flux_trio.cli.terminal.columns import Layout
@@ -49,7 +49,7 @@ def shown(config: Config, *names: str | None, layout: str = "default") -> list[s
     told = {"R": machine, "offline": "0", "exclude": "", "drained": {}}
     resources = Resources.read(told)
     rows = [queue_row(name, config, UP, resources) for name in names]
-    return list(Layout(FORMATS[layout].format, HEADINGS).lines(rows))
+    return list(Layout(FORMATS[layout].format, FIELDS).lines(rows))
 
 
 def test_a_queue_that_moves() -> None:
@@ -103,7 +103,7 @@ def test_the_anonymous_queue_has_no_name_and_no_limits() -> None:
 
 
 def test_what_jobs_hold_is_asked_only_where_it_is_listed() -> None:
-    fields = {name: Layout(each.format, HEADINGS).fields for name, each in FORMATS.items()}
+    fields = {name: Layout(each.format, FIELDS).fields for name, each in FORMATS.items()}
     assert {name: needs_jobs(each) for name, each in fields.items()} == {
         "default": False,
         "policy": False,

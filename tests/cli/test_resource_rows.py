@@ -8,10 +8,10 @@ import pytest
 
 from flux_trio.cli.admin.resource_rows import (
     DRAIN_FORMATS,
+    LIST_FIELDS,
     LIST_FORMATS,
-    LIST_HEADINGS,
+    STATUS_FIELDS,
     STATUS_FORMATS,
-    STATUS_HEADINGS,
     STATUS_SHOWN,
     Resources,
     drain_rows,
@@ -50,7 +50,7 @@ def read(told: dict[str, Any], *jobs: ResourceSet) -> Resources:
 
 
 def listed(told: dict[str, Any], *jobs: ResourceSet, form: str = "", **how: Any) -> list[str]:
-    layout = Layout(form or LIST_FORMATS["default"].format, LIST_HEADINGS)
+    layout = Layout(form or LIST_FORMATS["default"].format, LIST_FIELDS)
     rows = list_rows(read(told, *jobs), fields=layout.fields, **how)
     return list(layout.lines(rows))
 
@@ -58,7 +58,7 @@ def listed(told: dict[str, Any], *jobs: ResourceSet, form: str = "", **how: Any)
 def shown(
     told: dict[str, Any], *jobs: ResourceSet, states: Any = STATUS_SHOWN, **how: Any
 ) -> list[str]:
-    layout = Layout(STATUS_FORMATS["default"].format, STATUS_HEADINGS)
+    layout = Layout(STATUS_FORMATS["default"].format, STATUS_FIELDS)
     how = {"skip_empty": True, **how}
     rows = status_rows(read(told, *jobs), states, layout.fields, **how)
     return list(layout.lines(rows))[1:]
@@ -108,7 +108,7 @@ def test_a_drained_node_with_a_job_is_draining() -> None:
         ("draining", "n1", "bad"),
         ("drained", "n0", "bad"),
     ]
-    header, *lines = Layout(DRAIN_FORMATS["default"].format, STATUS_HEADINGS).lines(rows)
+    header, *lines = Layout(DRAIN_FORMATS["default"].format, STATUS_FIELDS).lines(rows)
     assert header == "TIME         STATE    REASON                         NODELIST"
     assert lines[1].endswith(" drained  bad                            n0")
 
@@ -165,7 +165,7 @@ def test_queues_have_columns_and_can_be_looked_at_alone() -> None:
     told = status(R=r("0-3", "n[0-3]", "0-3", properties={"batch": "0-1", "big": "1"}))
     queues = {"batch": Idset.parse("0-1"), "all": Idset.parse("0-3")}
     resources = replace(read(told), queues=queues)
-    layout = Layout(LIST_FORMATS["default"].format, LIST_HEADINGS)
+    layout = Layout(LIST_FORMATS["default"].format, LIST_FIELDS)
 
     def shown(what: Resources) -> list[list[str]]:
         rows = list_rows(what, fields=layout.fields, skip_empty=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 
 import pytest
 
 from flux_trio.cli.admin.trace_lines import trace_line
 from flux_trio.cli.follow.output import Outputs
-from flux_trio.cli.terminal.columns import Layout
+from flux_trio.cli.terminal.columns import Field, Layout
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.events import EventTexts, json_text
 from flux_trio.formats import printable, printable_json
@@ -19,9 +20,8 @@ SHOWN = r"evil\x1b[2J\nroot: all is well\u202e\x9b"
 
 
 def test_a_table() -> None:
-    (line,) = Layout("{name:.40}|{id}", {"name": "NAME", "id": "ID"}).lines(
-        [{"name": WORDS, "id": 1}], header=False
-    )
+    fields = {name: Field(name.upper(), itemgetter(name)) for name in ("name", "id")}
+    (line,) = Layout("{name:.40}|{id}", fields).lines([{"name": WORDS, "id": 1}], header=False)
     assert line == f"{SHOWN[:40]}|1"
 
 

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 
 _LIST_FORMAT: Final = "{name:<25} {idle:>5.0f} {status:<8} {waiting:>5} {services}"
 _TYPES: Final = ("request", "response", "event")  # of messages
-_HEADINGS: Final = {
-    "name": "Module",
-    "idle": "Idle",
-    "status": "Status",
-    "waiting": "Recvq",
-    "services": "Service",
-}
 
 
 @click.group(cls=Group)
@@ -40,12 +33,17 @@ def list_modules() -> None:
 
     Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
-    from flux_trio.cli.terminal.columns import Layout
+    from flux_trio.cli.terminal.columns import Field, FieldsRow, Layout
 
+    fields = {
+        "name": Field("Module", lambda each: each["name"]),
+        "idle": Field("Idle", lambda each: each["idle"]),
+        "status": Field("Status", lambda each: each["status"]),
+        "waiting": Field("Recvq", lambda each: each["waiting"]),
+        "services": Field("Service", lambda each: ",".join(each["services"])),
+    }
     loaded = with_client(_loaded).values()
-    Layout(_LIST_FORMAT, _HEADINGS).print(
-        [{**each, "services": ",".join(each["services"])} for each in loaded]
-    )
+    Layout(_LIST_FORMAT, fields).print([FieldsRow(fields, each) for each in loaded])
 
 
 _EXEC = click.option("--exec", "as_process", is_flag=True, help="Run it in a process of its own.")

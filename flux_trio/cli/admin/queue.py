@@ -17,6 +17,7 @@ from flux_trio.cli.terminal.examples import Group
 from flux_trio.cli.terminal.params import DURATION, NO_HEADER, format_option
 
 if TYPE_CHECKING:
+    from flux_trio.cli.terminal.columns import FieldsRow
     from flux_trio.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,10 +83,10 @@ def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
 
     Exit codes: 0, 1 if there is no such queue or the instance does not answer, 2 for wrong usage.
     """
-    from flux_trio.cli.admin.queue_rows import FORMATS, HEADINGS
+    from flux_trio.cli.admin.queue_rows import FIELDS, FORMATS
     from flux_trio.cli.terminal.named_formats import choose_layout
 
-    columns = choose_layout(layout, "flux-queue-list", FORMATS, HEADINGS)
+    columns = choose_layout(layout, "flux-queue-list", FORMATS, FIELDS)
     wanted = names.split(",") if names else []
     rows = with_client(lambda client: _rows(client, wanted, columns.fields))
     columns.print(rows, header=not no_header)
@@ -241,7 +242,7 @@ def _wait(topic: str, name: str | None, timeout: float | None) -> dict[str, Any]
     return with_client(wait)
 
 
-async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[dict[str, object]]:
+async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[FieldsRow]:
     from flux_trio.cli.admin.queue_rows import needs_jobs, queue_row
     from flux_trio.cli.admin.queue_status import queue_names, queue_status
     from flux_trio.cli.admin.resource_rows import fetch_resources

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from flux_trio.cli.admin.resource_rows import Resources
+from flux_trio.cli.terminal.columns import Field, FieldsRow
 from flux_trio.cli.terminal.named_formats import NamedFormat
 from flux_trio.config import Config, Policy
 from flux_trio.formats import ResourceSet
 
-COUNTS: Final = ("nnodes", "ncores", "ngpus")
 RESOURCE_STATES: Final = ("all", "free", "allocated", "up", "down")
 
 _STATE: Final = "?:{queuem:<8.8} ?:{parent:<8.8} {enabled:>2} {started:>2} "
@@ -39,31 +41,76 @@ FORMATS: Final = {
     ),
 }
 
-HEADINGS: Final[dict[str, str]] = {
-    "queue": "QUEUE",
-    "queuem": "QUEUE",
-    "parent": "PARENT",
-    "submission": "SUBMIT",
-    "scheduling": "SCHED",
-    "enabled": "EN",
-    "started": "ST",
-    "enabled.ascii": "EN",
-    "started.ascii": "ST",
-    "color_enabled": "",
-    "color_started": "",
-    "color_off": "",
-    "defaults.timelimit": "TDEFAULT",
-    "limits.timelimit": "TLIMIT",
-    **{f"limits.range.{each}": each.upper() for each in COUNTS},
-    **{f"limits.range.effective.{each}": each.upper() for each in COUNTS},
-    **{f"limits.min.{each}": f"MIN{each[1:].upper()}" for each in COUNTS},
-    **{f"limits.max.{each}": f"MAX{each[1:].upper()}" for each in COUNTS},
-    **{
-        f"resources.{state}.{each}": each[1:].upper()
-        + ("" if state == "all" else f":{state[:5].upper()}")
-        for state in RESOURCE_STATES
-        for each in COUNTS
-    },
+
+@dataclass(frozen=True)
+class _Queue:
+    """A queue as it is listed; `parts` are the resources that it may use, by state."""
+
+    name: str  # "" is the anonymous one
+    parent: str
+    is_default: bool
+    policy: Policy
+    status: Mapping[str, Any]
+    parts: Mapping[str, ResourceSet]
+
+    def limit(self, end: str, count: str) -> Any:
+        """Return the limit `min` or `max` of the policy."""
+        return getattr(getattr(self.policy.limits, end), count)
+
+    def range(self, count: str, most: float = math.inf) -> str:
+        return f"{self.limit('min', count)}-{min(self.limit('max', count), most)}"
+
+
+def _count_fields(count: str) -> dict[str, Field]:
+    """Return the fields about nnodes, ncores or ngpus."""
+
+    def available(queue: _Queue, state: str = "all") -> int:
+        found: int = getattr(queue.parts[state], count)
+        return found
+
+    name = count.upper()
+    word = name[1:]
+    return {
+        f"limits.range.{count}": Field(name, lambda queue: queue.range(count)),
+        f"limits.range.effective.{count}": Field(
+            name, lambda queue: queue.range(count, available(queue))
+        ),
+        f"limits.min.{count}": Field(f"MIN{word}", lambda queue: queue.limit("min", count)),
+        f"limits.max.{count}": Field(f"MAX{word}", lambda queue: queue.limit("max", count)),
+        **{
+            f"resources.{state}.{count}": Field(
+                word if state == "all" else f"{word}:{state[:5].upper()}",
+                partial(available, state=state),
+            )
+            for state in RESOURCE_STATES
+        },
+    }
+
+
+def _switch(heading: str, key: str, on: str, off: str) -> Field:
+    return Field(heading, lambda queue: on if queue.status[key] else off)
+
+
+_NO_COLOR: Final = Field("", lambda _queue: "")
+
+FIELDS: Final = {
+    "queue": Field("QUEUE", lambda queue: queue.name),
+    "queuem": Field("QUEUE", lambda queue: f"{queue.name}{'*' if queue.is_default else ''}"),
+    "parent": Field("PARENT", lambda queue: queue.parent),
+    "submission": _switch("SUBMIT", "enable", "enabled", "disabled"),
+    "scheduling": _switch("SCHED", "start", "started", "stopped"),
+    "enabled": _switch("EN", "enable", "✔", "✗"),
+    "started": _switch("ST", "start", "✔", "✗"),
+    "enabled.ascii": _switch("EN", "enable", "y", "n"),
+    "started.ascii": _switch("ST", "start", "y", "n"),
+    "color_enabled": _NO_COLOR,
+    "color_started": _NO_COLOR,
+    "color_off": _NO_COLOR,
+    "defaults.timelimit": Field("TDEFAULT", lambda queue: queue.policy.duration or math.inf),
+    "limits.timelimit": Field("TLIMIT", lambda queue: queue.policy.limits.duration),
+    **_count_fields("nnodes"),
+    **_count_fields("ncores"),
+    **_count_fields("ngpus"),
 }
 
 
@@ -74,52 +121,17 @@ def needs_jobs(fields: Iterable[str]) -> bool:
 
 def queue_row(
     name: str | None, config: Config, status: Mapping[str, Any], resources: Resources
-) -> dict[str, object]:
-    """Return all fields of a queue, None being the anonymous one; `status` is its queue-status."""
-    policy = config.policy_for(name)
-    parts = _parts(name, config, resources)
-    default = name is not None and name == config.default_queue
-    return {
-        "queue": name or "",
-        "queuem": f"{name or ''}{'*' if default else ''}",
-        "parent": "" if name is None else config.parents.get(name, ""),
-        "color_enabled": "",
-        "color_started": "",
-        "color_off": "",
-        **_switches(status),
-        "defaults.timelimit": policy.duration or math.inf,
-        "limits.timelimit": policy.limits.duration,
-        **_limits(policy, parts["all"]),
-        **{
-            f"resources.{state}.{each}": getattr(part, each)
-            for state, part in parts.items()
-            for each in COUNTS
-        },
-    }
-
-
-def _switches(status: Mapping[str, Any]) -> dict[str, object]:
-    enabled, started = status["enable"], status["start"]
-    return {
-        "submission": "enabled" if enabled else "disabled",
-        "scheduling": "started" if started else "stopped",
-        "enabled": "✔" if enabled else "✗",
-        "started": "✔" if started else "✗",
-        "enabled.ascii": "y" if enabled else "n",
-        "started.ascii": "y" if started else "n",
-    }
-
-
-def _limits(policy: Policy, resources: ResourceSet) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    for each in COUNTS:
-        least, most = getattr(policy.limits.min, each), getattr(policy.limits.max, each)
-        there_are = min(most, getattr(resources, each))
-        fields[f"limits.min.{each}"] = least
-        fields[f"limits.max.{each}"] = most
-        fields[f"limits.range.{each}"] = f"{least}-{most}"
-        fields[f"limits.range.effective.{each}"] = f"{least}-{there_are}"
-    return fields
+) -> FieldsRow:
+    """Return the row of a queue, None being the anonymous one; `status` is its queue-status."""
+    queue = _Queue(
+        name or "",
+        config.parents.get(name or "", ""),
+        name is not None and name == config.default_queue,
+        config.policy_for(name),
+        status,
+        _parts(name, config, resources),
+    )
+    return FieldsRow(FIELDS, queue)
 
 
 def _parts(name: str | None, config: Config, resources: Resources) -> dict[str, ResourceSet]:

@@ -78,8 +78,8 @@ def list_resources(
     Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.admin.resource_rows import (
+        LIST_FIELDS,
         LIST_FORMATS,
-        LIST_HEADINGS,
         LIST_STATES,
         LISTED,
         list_rows,
@@ -87,7 +87,7 @@ def list_resources(
     from flux_trio.cli.terminal.named_formats import choose_layout
 
     wanted = _read_states(states, LIST_STATES) or LISTED
-    columns = choose_layout(layout, "flux-resource-list", LIST_FORMATS, LIST_HEADINGS)
+    columns = choose_layout(layout, "flux-resource-list", LIST_FORMATS, LIST_FIELDS)
     resources = _look(include, queue)
     empty = include is not None if skip_empty is None else skip_empty
     rows = list_rows(resources, wanted, columns.fields, skip_empty=empty)
@@ -149,8 +149,8 @@ def status(
     Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.admin.resource_rows import (
+        STATUS_FIELDS,
         STATUS_FORMATS,
-        STATUS_HEADINGS,
         STATUS_SHOWN,
         STATUS_STATES,
         status_rows,
@@ -161,7 +161,7 @@ def status(
     wanted = list(_read_states(states, known) or STATUS_SHOWN)
     if "drain" in wanted:
         wanted += ["draining", "drained"]
-    columns = choose_layout(layout, "flux-resource-status", STATUS_FORMATS, STATUS_HEADINGS)
+    columns = choose_layout(layout, "flux-resource-status", STATUS_FORMATS, STATUS_FIELDS)
     empty = skip_empty or states is None
     rows = status_rows(_look(include, queue), wanted, columns.fields, skip_empty=empty)
     columns.print(rows, header=not no_header)
@@ -193,7 +193,7 @@ def drain(
 
     Exit codes: 0, 1 if a target does not exist or is drained already, 2 for wrong usage.
     """
-    from flux_trio.cli.admin.resource_rows import DRAIN_FORMATS, STATUS_HEADINGS, drain_rows
+    from flux_trio.cli.admin.resource_rows import DRAIN_FORMATS, STATUS_FIELDS, drain_rows
     from flux_trio.cli.terminal.named_formats import choose_layout
     from flux_trio.messages import Errno, topics
 
@@ -202,7 +202,7 @@ def drain(
             remark("Use --force to overwrite existing drain reason")
             click.get_current_context().exit(1)
         return
-    columns = choose_layout(layout, "flux-resource-drain", DRAIN_FORMATS, STATUS_HEADINGS)
+    columns = choose_layout(layout, "flux-resource-drain", DRAIN_FORMATS, STATUS_FIELDS)
     columns.print(drain_rows(_look(include, queue), columns.fields), header=not no_header)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from flux_trio.cli.terminal.columns import Field, FieldsRow
 from flux_trio.cli.terminal.named_formats import NamedFormat
 from flux_trio.config import read_config
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
@@ -24,18 +25,6 @@ _SHARE: Final = (
 LIST_FORMATS: Final = {
     "default": NamedFormat(_SHARE + "{nodelist}", "Free, allocated and down resources"),
     "rlist": NamedFormat(_SHARE + "{rlist}", "As default, with cores and gpus by rank"),
-}
-LIST_HEADINGS: Final = {
-    "state": "STATE",
-    "queue": "QUEUE",
-    "properties": "PROPERTIES",
-    "propertiesx": "PROPERTIES",
-    "nnodes": "NNODES",
-    "ncores": "NCORES",
-    "ngpus": "NGPUS",
-    "ranks": "RANKS",
-    "nodelist": "NODELIST",
-    "rlist": "LIST",
 }
 STATUS_FORMATS: Final = {
     "default": NamedFormat("{state:>12} {up:>2} {nnodes:>6} {nodelist}", "States of nodes"),
@@ -53,18 +42,6 @@ DRAIN_FORMATS: Final = {
         "As default, with ranks",
     ),
 }
-STATUS_HEADINGS: Final = {
-    "timestamp": "TIME",
-    "state": "STATE",
-    "statex": "STATE",
-    "status": "STATUS",
-    "up": "UP",
-    "up.ascii": "UP",
-    "reason": "REASON",
-    "nnodes": "NNODES",
-    "ranks": "RANKS",
-    "nodelist": "NODELIST",
-}
 
 LIST_STATES: Final = ("free", "allocated", "down", "up", "all")
 LISTED: Final = ("free", "allocated", "down")  # the default
@@ -72,8 +49,6 @@ STATUS_STATES: Final = ("avail", "exclude", "allocated", "draining", "drained")
 STATUS_SHOWN: Final = ("avail", "exclude", "draining", "drained")
 
 _Since: TypeAlias = tuple[Idset, float, str]  # ranks, since when, reason
-
-_COUNTS: Final = ("nnodes", "ncores", "ngpus", "ranks", "nodelist", "rlist")
 
 
 @dataclass(frozen=True)
@@ -168,45 +143,72 @@ def _ranks_of(parts: Iterable[_Since]) -> Idset:
 
 @dataclass(frozen=True)
 class _Part:
-    """Resources that share all labels."""
+    """Resources in one state, and what else tells them from others."""
 
-    labels: Mapping[str, object]
+    state: str
     resources: ResourceSet
+    queues: str = ""
+    properties: tuple[str, ...] = ()
+    properties_shown: tuple[str, ...] = ()  # without those that have the name of a queue
+    online: bool = True
+    since: float = 0.0
+    reason: str = ""
 
-    def row(self) -> dict[str, object]:
-        return {
-            **self.labels,
-            "nnodes": self.resources.nnodes,
-            "ncores": self.resources.ncores,
-            "ngpus": self.resources.ngpus,
-            "ranks": str(self.resources.ranks),
-            "nodelist": str(Hostlist.of(self.resources.hosts.values())),
-            "rlist": self.resources.summary() if self.resources else "",
-        }
+
+_LABELS: Final = {
+    "timestamp": Field("TIME", lambda part: part.since),
+    "state": Field("STATE", lambda part: part.state if part.online else f"{part.state}*"),
+    "statex": Field("STATE", lambda part: part.state),
+    "status": Field("STATUS", lambda part: "online" if part.online else "offline"),
+    "up": Field("UP", lambda part: "✔" if part.online else "✗"),
+    "up.ascii": Field("UP", lambda part: "y" if part.online else "n"),
+    "reason": Field("REASON", lambda part: part.reason),
+    "queue": Field("QUEUE", lambda part: part.queues),
+    "properties": Field("PROPERTIES", lambda part: ",".join(part.properties)),
+    "propertiesx": Field("PROPERTIES", lambda part: ",".join(part.properties_shown)),
+}
+"""Fields by which rows differ; the others count what the nodes of a row have."""
+_FIELDS: Final = {
+    **_LABELS,
+    "nnodes": Field("NNODES", lambda part: part.resources.nnodes),
+    "ncores": Field("NCORES", lambda part: part.resources.ncores),
+    "ngpus": Field("NGPUS", lambda part: part.resources.ngpus),
+    "ranks": Field("RANKS", lambda part: str(part.resources.ranks)),
+    "nodelist": Field("NODELIST", lambda part: str(Hostlist.of(part.resources.hosts.values()))),
+    "rlist": Field("LIST", lambda part: part.resources.summary() if part.resources else ""),
+}
+
+
+def _fields(names: str) -> dict[str, Field]:
+    return {name: _FIELDS[name] for name in names.split()}
+
+
+LIST_FIELDS: Final = _fields(
+    "state queue properties propertiesx nnodes ncores ngpus ranks nodelist rlist"
+)
+STATUS_FIELDS: Final = _fields(
+    "timestamp state statex status up up.ascii reason nnodes ranks nodelist"
+)
 
 
 def list_rows(
     resources: Resources,
     states: Iterable[str] = LISTED,
-    fields: Collection[str] = tuple(LIST_HEADINGS),
+    fields: Collection[str] = tuple(LIST_FIELDS),
     *,
     skip_empty: bool = False,
-) -> list[dict[str, object]]:
+) -> list[FieldsRow]:
     """Return a row for each state, or several if its nodes differ in `fields`."""
     parts = []
     for state in states:
         part = resources.state(state)
-        groups = _alike(part, resources.queues) or {("", "", ""): part}
-        parts += [
-            _Part(dict(zip(_LABELS, (state, *labels), strict=True)), group)
-            for labels, group in groups.items()
-        ]
+        parts += _alike(state, part, resources.queues) or [_Part(state, part)]
     return _rows(parts, fields, skip_empty)
 
 
 def status_rows(
     resources: Resources, states: Collection[str], fields: Collection[str], *, skip_empty: bool
-) -> list[dict[str, object]]:
+) -> list[FieldsRow]:
     """Return rows by state and by online or offline; naming only one of these omits the other."""
     wanted = set(states) - {"online", "offline"} or set(STATUS_SHOWN)
     sides = [online for online in (True, False) if _is_wanted(online, states)]
@@ -216,14 +218,14 @@ def status_rows(
             continue
         for online, there, at, why in _sides(resources, ranks, since, reason):
             if online in sides and (there or (online and not skip_empty)):
-                labels = _labels(state, online, at, why)
-                parts.append(_Part(labels, resources.all.restrict(there)))
+                part = resources.all.restrict(there)
+                parts.append(_Part(state, part, online=online, since=at, reason=why))
     return _rows(parts, fields, skip_empty)
 
 
 def drain_rows(
-    resources: Resources, fields: Collection[str] = tuple(STATUS_HEADINGS)
-) -> list[dict[str, object]]:
+    resources: Resources, fields: Collection[str] = tuple(STATUS_FIELDS)
+) -> list[FieldsRow]:
     """Return a row per time and reason: `draining` while jobs hold the nodes, then `drained`."""
     return status_rows(resources, ("draining", "drained"), fields, skip_empty=True)
 
@@ -259,51 +261,35 @@ def _is_wanted(online: bool, states: Collection[str]) -> bool:
     return name in states or other not in states
 
 
-def _labels(state: str, online: bool, since: float, reason: str) -> dict[str, object]:
-    return {
-        "state": state if online else f"{state}*",
-        "statex": state,
-        "status": "online" if online else "offline",
-        "up": "✔" if online else "✗",
-        "up.ascii": "y" if online else "n",
-        "timestamp": since,
-        "reason": reason,
-    }
-
-
-def _rows(
-    parts: Iterable[_Part], fields: Collection[str], skip_empty: bool
-) -> list[dict[str, object]]:
+def _rows(parts: Iterable[_Part], fields: Collection[str], skip_empty: bool) -> list[FieldsRow]:
     """Merge parts with equal labels in `fields` into one row."""
-    shown = [field for field in fields if field not in _COUNTS]
+    shown = [_LABELS[field] for field in fields if field in _LABELS]
     alike: dict[tuple[object, ...], _Part] = {}
     for part in parts:
         if skip_empty and not part.resources:
             continue
-        look = tuple(part.labels[field] for field in shown)
+        look = tuple(field.value(part) for field in shown)
         if look in alike:
             part = replace(part, resources=alike[look].resources.union(part.resources))
         alike[look] = part
-    return [part.row() for part in alike.values()]
+    return [FieldsRow(_FIELDS, part) for part in alike.values()]
 
 
-_LABELS: Final = ("state", "queue", "properties", "propertiesx")
-
-
-def _alike(
-    resources: ResourceSet, queues: Mapping[str, Idset]
-) -> dict[tuple[str, str, str], ResourceSet]:
+def _alike(state: str, resources: ResourceSet, queues: Mapping[str, Idset]) -> list[_Part]:
     """Group ranks by queues, properties, and the properties that are not a queue's name."""
-    ranks_of: dict[tuple[str, str, str], list[int]] = {}
+    ranks_of: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for rank in resources.ranks:
         names = sorted(name for name, ranks in resources.properties.items() if rank in ranks)
         labels = (
             ",".join(name for name, ranks in queues.items() if rank in ranks),
-            ",".join(names),
-            ",".join(name for name in names if name not in queues),
+            tuple(names),
+            tuple(name for name in names if name not in queues),
         )
         ranks_of.setdefault(labels, []).append(rank)
-    return {labels: resources.restrict(Idset.of(ranks)) for labels, ranks in ranks_of.items()}
+    return [
+        _Part(state, resources.restrict(Idset.of(ranks)), *labels)
+        for labels, ranks in ranks_of.items()
+    ]
 
 
 # --- what the instance answers

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
 
 from flux_trio.cli.connection.job_query import RESULTS
 from flux_trio.cli.jobs.nested import address_in
-from flux_trio.cli.terminal.columns import short_duration
+from flux_trio.cli.terminal.columns import Field, FieldsRow, short_duration
 from flux_trio.cli.terminal.named_formats import NamedFormat
 from flux_trio.cli.terminal.shown_values import local_time, shown_id, user_name
 from flux_trio.formats import FluidForm, format_fluid
@@ -51,34 +51,18 @@ _SHELL_REASONS: Final = {
 }
 
 
-class JobRow(Mapping[str, object]):
+class JobRow(FieldsRow):
     """The fields of one job at the time `now`, in seconds since the Unix epoch.
 
     `hindered` is why the job's queue schedules no job, "" if it does.
     """
 
     def __init__(self, record: Record, now: float, hindered: str = "") -> None:
+        super().__init__(FIELDS, self)
         self.record = record
         self.now = now
         self.hindered = hindered
         self.state = JobState(record["state"])
-
-    def __getitem__(self, field: str) -> object:
-        """Return the value, "" if it is unknown. Raises KeyError for an unknown field."""
-        if field in _COMPUTED:
-            return _COMPUTED[field][1](self)
-        if field in _PLAIN:
-            return self.record.get(field.replace(".", "_"), "")
-        top, _, path = field.partition(".")
-        if top not in _ANNOTATIONS:
-            raise KeyError(field)
-        return self._annotation(top, path)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(HEADINGS)
-
-    def __len__(self) -> int:
-        return len(HEADINGS)
 
     @property
     def runtime(self) -> float:
@@ -141,7 +125,7 @@ class JobRow(Mapping[str, object]):
         """Why the job waits, where it runs, or why it never ran."""
         if self.state is JobState.SCHED:
             return self._why_pending()
-        reason = str(self._annotation("sched", "reason_pending"))
+        reason = str(self.annotation("sched", "reason_pending"))
         if self.state is JobState.PRIORITY:
             return reason or "priority-wait"
         if self.state is JobState.DEPEND:
@@ -152,7 +136,7 @@ class JobRow(Mapping[str, object]):
     def _why_pending(self) -> str:
         if self.hindered and self.record["urgency"] and self.record["priority"]:
             return self.hindered
-        estimate = self._annotation("sched", "t_estimate")
+        estimate = self.annotation("sched", "t_estimate")
         if isinstance(estimate, (int, float)):
             left = estimate - self.now
             return f"eta:{short_duration(left) if left >= 0 else 'now'}"
@@ -160,7 +144,7 @@ class JobRow(Mapping[str, object]):
             return "held"
         if self.record["priority"] == 0:
             return "priority-hold"
-        return str(self._annotation("sched", "reason_pending"))
+        return str(self.annotation("sched", "reason_pending"))
 
     @property
     def time(self) -> float:
@@ -182,7 +166,8 @@ class JobRow(Mapping[str, object]):
             return f"Exception: type={kind}" + (f" note={note}" if note else "")
         return _exit_reason(self.returncode)
 
-    def _annotation(self, top: str, path: str) -> object:
+    def annotation(self, top: str, path: str) -> object:
+        """Return the annotation at a path below `top`, "" if there is none."""
         value: Any = self.record.get("annotations", {})
         for key in [*([top] if top != "annotations" else []), *(path.split(".") if path else [])]:
             value = value.get(key, "") if isinstance(value, dict) else ""
@@ -250,27 +235,39 @@ def _jobid(form: FluidForm) -> Callable[[JobRow], object]:
     return lambda row: format_fluid(row.record["id"], form)
 
 
-_COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
-    "id": ("JOBID", lambda row: ShownId(row.record["id"])),
-    **{f"id.{form}": ("JOBID", _jobid(form)) for form in get_args(FluidForm)},
-    "uri": ("URI", lambda row: address_in(row.record)),
-    "username": ("USER", lambda row: user_name(row.record["userid"])),
-    "priority": ("PRI", lambda row: row.priority),
-    "state": ("STATE", lambda row: row.state.name),
-    "state_single": ("S", lambda row: row.state.name[0]),
-    "result": ("RESULT", lambda row: row.result(0)),
-    "result_abbrev": ("RS", lambda row: row.result(1)),
-    "status": ("STATUS", lambda row: row.status(0)),
-    "status_abbrev": ("ST", lambda row: row.status(1)),
-    "returncode": ("RC", lambda row: row.returncode),
-    "runtime": ("RUNTIME", lambda row: row.runtime),
-    "t_remaining": ("T_REMAINING", lambda row: row.t_remaining),
-    "dependencies": ("DEPENDENCIES", lambda row: row.dependencies),
-    "explain": ("EXPLAIN", lambda row: row.record.get("explain", "")),
-    "contextual_info": ("INFO", lambda row: row.info),
-    "contextual_time": ("TIME", lambda row: row.time),
-    "inactive_reason": ("INACTIVE-REASON", lambda row: row.inactive_reason),
+def _plain(name: str, heading: str = "") -> Field:
+    """Return a field that a record has under its name, with underscores for periods."""
+    key = name.replace(".", "_")
+    return Field(heading or name.upper().replace(".", "-"), lambda row: row.record.get(key, ""))
+
+
+_ANNOTATIONS: Final = ("annotations", "sched", "user")
+_ANNOTATION_HEADINGS: Final = {
+    "sched.t_estimate": "T_ESTIMATE",
+    "sched.reason_pending": "REASON",
+    "sched.resource_summary": "RESOURCES",
 }
+
+
+def _annotation(field: str) -> Field:
+    top, _, path = field.partition(".")
+    heading = _ANNOTATION_HEADINGS.get(field, field.removeprefix("annotations.").upper())
+    return Field(heading, lambda row: row.annotation(top, path))
+
+
+class _Fields(dict[str, Field]):
+    """The fields; an annotation may have any name, so each is a field."""
+
+    def __missing__(self, field: str) -> Field:
+        if field in self:
+            return _annotation(field)
+        raise KeyError(field)
+
+    def __contains__(self, field: object) -> bool:
+        known = super().__contains__(field)
+        return known or (isinstance(field, str) and field.partition(".")[0] in _ANNOTATIONS)
+
+
 _SAME_NAME: Final = (
     "name",
     "cwd",
@@ -295,36 +292,32 @@ _SAME_NAME: Final = (
     "exception.type",
     "exception.note",
 )
-_PLAIN: Final = {
-    "userid": "UID",
-    "urgency": "URG",
-    "waitstatus": "WSTATUS",
-    **{name: name.upper().replace(".", "-") for name in _SAME_NAME},
-}
-_ANNOTATIONS: Final = {"annotations": "ANNOTATIONS", "sched": "SCHED", "user": "USER"}
-_ANNOTATION_HEADINGS: Final = {
-    "sched.t_estimate": "T_ESTIMATE",
-    "sched.reason_pending": "REASON",
-    "sched.resource_summary": "RESOURCES",
-}
 
-
-class _Headings(dict[str, str]):
-    """The headings; an annotation may have any name, so each has a heading."""
-
-    def __missing__(self, field: str) -> str:
-        return field.removeprefix("annotations.").upper()
-
-    def __contains__(self, field: object) -> bool:
-        known = super().__contains__(field)
-        return known or (isinstance(field, str) and field.partition(".")[0] in _ANNOTATIONS)
-
-
-HEADINGS: Final = _Headings(
+FIELDS: Final = _Fields(
     {
-        **{field: heading for field, (heading, _) in _COMPUTED.items()},
-        **_PLAIN,
-        **_ANNOTATIONS,
-        **_ANNOTATION_HEADINGS,
+        "id": Field("JOBID", lambda row: ShownId(row.record["id"])),
+        **{f"id.{form}": Field("JOBID", _jobid(form)) for form in get_args(FluidForm)},
+        "uri": Field("URI", lambda row: address_in(row.record)),
+        "username": Field("USER", lambda row: user_name(row.record["userid"])),
+        "priority": Field("PRI", lambda row: row.priority),
+        "state": Field("STATE", lambda row: row.state.name),
+        "state_single": Field("S", lambda row: row.state.name[0]),
+        "result": Field("RESULT", lambda row: row.result(0)),
+        "result_abbrev": Field("RS", lambda row: row.result(1)),
+        "status": Field("STATUS", lambda row: row.status(0)),
+        "status_abbrev": Field("ST", lambda row: row.status(1)),
+        "returncode": Field("RC", lambda row: row.returncode),
+        "runtime": Field("RUNTIME", lambda row: row.runtime),
+        "t_remaining": Field("T_REMAINING", lambda row: row.t_remaining),
+        "dependencies": Field("DEPENDENCIES", lambda row: row.dependencies),
+        "explain": Field("EXPLAIN", lambda row: row.record.get("explain", "")),
+        "contextual_info": Field("INFO", lambda row: row.info),
+        "contextual_time": Field("TIME", lambda row: row.time),
+        "inactive_reason": Field("INACTIVE-REASON", lambda row: row.inactive_reason),
+        "userid": _plain("userid", "UID"),
+        "urgency": _plain("urgency", "URG"),
+        "waitstatus": _plain("waitstatus", "WSTATUS"),
+        **{name: _plain(name) for name in _SAME_NAME},
+        **{name: _annotation(name) for name in (*_ANNOTATIONS, *_ANNOTATION_HEADINGS)},
     }
 )

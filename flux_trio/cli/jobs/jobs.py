@@ -118,7 +118,7 @@ def jobs(
     Exit codes: 0, 1 if no JOBID is known or the list cannot be made, 2 for wrong usage.
     """
     from flux_trio.cli.connection.job_query import fetch_named, userid_or_own
-    from flux_trio.cli.jobs.job_rows import FORMATS, HEADINGS
+    from flux_trio.cli.jobs.job_rows import FIELDS, FORMATS
     from flux_trio.cli.jobs.jobs_page import JobsPage, counts_text, print_json
     from flux_trio.cli.jobs.nested import Recursion
     from flux_trio.cli.terminal.columns import read_sort_keys
@@ -130,8 +130,8 @@ def jobs(
         active = _show_stats()
         if stats_only:
             click.get_current_context().exit(0 if active else 1)
-    columns = choose_layout(layout, "flux-jobs", FORMATS, HEADINGS)
-    keys = columns.sort_keys if order is None else read_sort_keys(order, HEADINGS)
+    columns = choose_layout(layout, "flux-jobs", FORMATS, FIELDS)
+    keys = columns.sort_keys if order is None else read_sort_keys(order, FIELDS)
     try:
         query = _query(**filters)
     except ValueError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -36,6 +36,33 @@ _NUMBERS: Final = (int, float)
 _SORT: Final = re.compile(r"sort:(?P<keys>\S*)\s*")
 
 Row = Mapping[str, object]
+
+
+class Field(NamedTuple):
+    """A field of a listing: its heading, and its value in what a row is about."""
+
+    heading: str
+    value: Callable[[Any], object]
+
+
+Fields = Mapping[str, Field]
+
+
+class FieldsRow(Row):
+    """The row of `item` in a listing: the values of `fields`, computed when they are asked for."""
+
+    def __init__(self, fields: Fields, item: Any) -> None:
+        self._fields = fields
+        self._item = item
+
+    def __getitem__(self, field: str) -> object:
+        return self._fields[field].value(self._item)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 class Cell(NamedTuple):
@@ -101,20 +128,20 @@ class Column:
 
 
 class Layout:
-    """A parsed format; `headings` has the heading of each known field."""
+    """A parsed format; `fields` are the fields of the listing."""
 
-    def __init__(self, text: str, headings: Mapping[str, str]) -> None:
+    def __init__(self, text: str, fields: Fields) -> None:
         """Raises CommandError if the format cannot be read or names an unknown field."""
         self._columns = []
         self._after = ""
         self.sort_keys: tuple[str, ...] = ()
         if prefix := _SORT.match(text):
-            self.sort_keys = read_sort_keys(prefix["keys"], headings)
+            self.sort_keys = read_sort_keys(prefix["keys"], fields)
             text = text[prefix.end() :]
         for before, field, spec, conversion in _parsed(text):
             self._after += before  # {{ and }} end a piece of text, too
             if field is not None:
-                column = _column(self._after, field, spec or "", conversion, headings)
+                column = _column(self._after, field, spec or "", conversion, fields)
                 self._columns.append(column)
                 self._after = ""
 
@@ -168,14 +195,14 @@ class Layout:
         return ("".join(parts) + self._after).rstrip()
 
 
-def read_sort_keys(text: str, headings: Mapping[str, str]) -> tuple[str, ...]:
+def read_sort_keys(text: str, fields: Fields) -> tuple[str, ...]:
     """Return the sort keys, the most significant first; `-` means descending.
 
     Raises CommandError.
     """
     keys = tuple(text.split(","))
     for key in keys:
-        if key.removeprefix("-") not in headings:
+        if key.removeprefix("-") not in fields:
             raise CommandError(f"Invalid sort key: {key}")
     return keys
 
@@ -218,10 +245,8 @@ def _parsed(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
         raise CommandError(str(error)) from None
 
 
-def _column(
-    before: str, field: str, spec: str, conversion: str | None, headings: Mapping[str, str]
-) -> Column:
-    if field not in headings:
+def _column(before: str, field: str, spec: str, conversion: str | None, fields: Fields) -> Column:
+    if field not in fields:
         raise CommandError(f"Unknown format field: {field}")
     if conversion and conversion not in _CONVERSIONS:
         raise CommandError(f"Unknown conversion !{conversion} of field {field}")
@@ -238,7 +263,7 @@ def _column(
     return Column(
         before.removesuffix(mark),
         field,
-        headings[field],
+        fields[field].heading,
         conversion or "",
         time_format,
         match["align"],

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from flux_trio.cli.terminal.columns import Layout
+from flux_trio.cli.terminal.columns import Fields, Layout
 from flux_trio.cli.terminal.errors import CommandError
 
 
@@ -31,10 +31,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def choose_layout(
-    text: str | None, tool: str, builtin: Mapping[str, NamedFormat], headings: Mapping[str, str]
+    text: str | None, tool: str, builtin: Mapping[str, NamedFormat], fields: Fields
 ) -> Layout:
     """Return the layout of the format that `choose_format` returns. Raises CommandError."""
-    return Layout(choose_format(text, tool, builtin), headings)
+    return Layout(choose_format(text, tool, builtin), fields)
 
 
 def choose_format(text: str | None, tool: str, builtin: Mapping[str, NamedFormat]) -> str:
