@@ -375,3 +375,30 @@ async def test_the_owner_may_read_the_answers_once_all_requests_are_sent(
     client.ask("echo.back", None, BEHIND_MESSAGES + 3)
     answers = [await client.come() for _ in range(BEHIND_MESSAGES + 3)]
     assert answers[-1].matchtag == BEHIND_MESSAGES + 3
+
+
+async def test_a_module_tells_what_its_process_has_used(door: Door) -> None:
+    client = await door.connect()
+    client.ask("echo.rusage", {}, 4)
+    answer = await client.come()
+    assert answer.errnum == 0
+    assert answer.payload["maxrss"] > 0
+    client.ask("echo.rusage", {"who": "nobody"}, 4)
+    assert (await client.come()).errnum == Errno.EPROTO
+
+
+async def test_debug_flags_of_a_module_are_kept_for_all_clients(door: Door) -> None:
+    client, other = await door.connect(), await door.connect()
+    asked = [("setbit", 5, 5), ("clrbit", 4, 1), ("set", 8, 8), ("setbit", 0, 8)]
+    for op, flags, expected in asked:
+        client.ask("echo.debug", {"op": op, "flags": flags}, 4)
+        assert (await client.come()).payload == {"flags": expected}
+    other.ask("echo.debug", {"op": "setbit", "flags": 0}, 4)
+    assert (await other.come()).payload == {"flags": 8}
+    other.ask("echo.debug", {"op": "clr"}, 4)
+    assert (await other.come()).payload == {"flags": 0}
+    other.ask("echo.debug", {"op": "xor", "flags": 1}, 4)
+    assert (await other.come()).errnum == Errno.EPROTO
+    guest = await door.connect(GUEST)
+    guest.ask("echo.debug", {"op": "clr"}, 4)
+    assert (await guest.come()).errnum == Errno.EPERM

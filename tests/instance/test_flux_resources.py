@@ -1,0 +1,84 @@
+"""The resource service as Flux's own programs ask it: its journal, and what the scheduler has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from flux_trio.broker import Handle
+from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.testing import simulated_instance
+from tests.support.asking import GUEST_USERID
+from tests.support.roles import JOB_SPEC
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
+async def pages(handle: Handle, count: int) -> list[dict[str, Any]]:
+    """The first responses of the journal."""
+    async with handle.stream(topics.RESOURCE_JOURNAL, {}) as responses:
+        return [await anext(responses) for _ in range(count)]
+
+
+def names(page: dict[str, Any]) -> list[str]:
+    return [event["name"] for event in page["events"]]
+
+
+async def test_the_journal_tells_what_was_and_then_what_happens() -> None:
+    async with simulated_instance() as instance, instance.connect() as handle:
+        await handle.call(topics.RESOURCE_DRAIN, {"targets": "1", "reason": "fan"})
+        async with handle.stream(topics.RESOURCE_JOURNAL, {}) as responses:
+            first, defined, since, caught_up = [await anext(responses) for _ in range(4)]
+            assert names(first) == ["restart"]
+            assert names(defined) == ["resource-define"]
+            assert defined["R"]["execution"]["R_lite"][0]["rank"] == "0-3"
+            assert names(since) == ["online", "drain"]
+            assert since["events"][1]["context"]["reason"] == "fan"
+            assert caught_up == {"events": []}
+            await handle.call(topics.RESOURCE_UNDRAIN, {"targets": "1"})
+            assert names(await anext(responses)) == ["undrain"]
+
+
+async def test_the_journal_is_for_the_owner() -> None:
+    async with simulated_instance() as instance, instance.connect(userid=GUEST_USERID) as guest:
+        with pytest.raises(FluxError) as caught:
+            await pages(guest, 1)
+    assert caught.value.errnum == Errno.EPERM
+
+
+async def test_a_reader_that_has_left_hears_nothing_more() -> None:
+    async with simulated_instance() as instance, instance.connect() as handle:
+        async with instance.connect("leaves") as leaves:
+            assert len(await pages(leaves, 4)) == 4
+        await trio.testing.wait_all_tasks_blocked()
+        await handle.call(topics.RESOURCE_DRAIN, {"targets": "1"})
+        stats = await handle.call(topics.stats_of(topics.RESOURCE))
+    assert stats["requests"][topics.disconnect_of(topics.RESOURCE)] == 1
+
+
+async def test_the_scheduler_has_what_is_not_excluded_and_what_jobs_hold() -> None:
+    async with simulated_instance() as instance, instance.connect() as handle:
+        found = await handle.call(topics.RESOURCE_SCHED_STATUS)
+        assert found["allocated"]["execution"]["R_lite"] == []
+        await handle.call(topics.RESOURCE_EXCLUDE, {"targets": "3"})
+        await handle.call(topics.RESOURCE_DRAIN, {"targets": "2"})
+        await handle.call(topics.INGEST_SUBMIT, {"jobspec": JOB_SPEC})
+        await trio.sleep(1)
+        found = await handle.call(topics.RESOURCE_SCHED_STATUS)
+    ranks = {key: [each["rank"] for each in r["execution"]["R_lite"]] for key, r in found.items()}
+    assert (ranks["all"], ranks["down"]) == (["0-2"], ["2"])
+    assert ranks["allocated"] != []
+
+
+async def test_counts_begin_anew() -> None:
+    async with simulated_instance() as instance, instance.connect() as handle:
+        await handle.call(topics.RESOURCE_STATUS)
+        await handle.call(topics.stats_clear_of(topics.RESOURCE))
+        stats = await handle.call(topics.stats_of(topics.RESOURCE))
+        assert stats["requests"][topics.RESOURCE_STATUS] == 0
+        async with instance.connect(userid=GUEST_USERID) as guest:
+            with pytest.raises(FluxError, match="owner"):
+                await guest.call(topics.stats_clear_of(topics.RESOURCE))
