@@ -42,6 +42,9 @@ real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 m
 real-verbs: $(READY) ## what Flux's own programs say to us and to flux-core; needs `flux` (5 min)
 	$(BIN)/python -m pytest -n0 -m real_flux tests/real/test_verbs.py $(ARGS)
 
+real-tests: $(READY) ## flux-core's own tests on us; FLUX_SOURCE is its built source, FILES some (2 h)
+	$(BIN)/python -m tests.real.examiner $(FILES) $(ARGS)
+
 administration: $(READY) ## hours of random administration, judged; HOURS=A:B, EDITION (20 min)
 	$(PYTEST) -n2 --dist=worksteal tests/judge/test_random_administration.py \
 		--administration $(or $(HOURS),0:300) --edition $(or $(EDITION),classic) $(ARGS)

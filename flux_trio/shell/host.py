@@ -237,6 +237,7 @@ def main(directory: Path) -> int:
     if os.fork():
         return 0
     os.setsid()
+    let_tasks_be_interrupted()
     become_subreaper()
     _redirect(own)
     try:
@@ -244,6 +245,17 @@ def main(directory: Path) -> int:
     finally:
         own.unlink(SOCKET_NAME)  # before the process ends and releases the lock
     return 0
+
+
+def let_tasks_be_interrupted() -> None:
+    """Take back that interrupts are ignored, since tasks would ignore them, too.
+
+    A shell starts a command in the background of a script so. This process has a session of its
+    own, to which no terminal sends them.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 async def _serve_directory(

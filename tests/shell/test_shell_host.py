@@ -378,3 +378,17 @@ def test_it_is_up_at_once() -> None:
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT"])
+def test_tasks_can_be_interrupted_also_if_a_script_has_started_the_instance(name: str) -> None:
+    """What a process ignores its children ignore, and a script's background ignores these."""
+    program = f"""
+import signal, subprocess
+signal.signal(signal.{name}, signal.SIG_IGN)
+from flux_trio.shell.host import let_tasks_be_interrupted
+let_tasks_be_interrupted()
+task = subprocess.run(["sh", "-c", "kill -{name[3:]} $$"])
+assert task.returncode == -signal.{name}, task
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -47,9 +47,10 @@ def page(
     return "\n".join(
         [
             HEAD,
-            f"The last whole run was on {datetime.now(UTC):%Y-%m-%d}, with flux-trio {__version__}"
+            f"These results are of {datetime.now(UTC):%Y-%m-%d}, with flux-trio {__version__}"
             f" and flux-core {core['commands'].strip()}: **{passes} of {counted} cases that count"
-            f" pass, {100 * passes / counted:.1f} %**.",
+            f" pass, {100 * passes / counted:.1f} %**. A case that takes longer than its script"
+            " allows fails, so a busy machine passes fewer.",
             "",
             *_table(results),
             "",
@@ -62,7 +63,7 @@ def page(
             "## What is exempt",
             "",
             *(
-                f"- {file}: {case}: {reason}"
+                f"- {file}: `{case}`: {reason}"
                 for file, cases in exempt.items()
                 for case, reason in cases.items()
             ),
@@ -102,4 +103,4 @@ def _reasons(results: Results, reasons: Mapping[str, Mapping[str, Any]]) -> Iter
     for file, cases in results.items():
         for case, result in cases.items():
             if result == "fails" and (why := reasons.get(file, {}).get(case)) is not None:
-                yield f"- {file}: {case}: {KINDS[why['kind']]}: {why['reason']}."
+                yield f"- {file}: `{case}`: {KINDS[why['kind']]}: {why['reason']}."
