@@ -22,6 +22,7 @@ from pathlib import Path
 from docs import (
     make_breaches,
     make_conversation,
+    make_editions,
     make_exercised,
     make_keys,
     make_native_keys,
@@ -58,6 +59,7 @@ def made() -> dict[str, str]:
     tables |= {f"faults/{name}": text for name, text in make_breaches.tables().items()}
     tables |= {f"native/{name}": text for name, text in make_native_keys.tables().items()}
     tables |= {f"exercised/{name}": text for name, text in make_exercised.tables().items()}
+    tables |= {f"editions/{name}": text for name, text in make_editions.tables().items()}
     return (
         parts
         | tables

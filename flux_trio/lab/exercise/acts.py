@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from flux_trio.editions import Edition
 from flux_trio.lab.exercise.stage import Stage
 
 
@@ -25,6 +26,26 @@ class Ability(StrEnum):
     GPUS = "gpus"
 
 
+def anywhere(_: Edition) -> bool:
+    """Say that an act is played in every edition."""
+    return True
+
+
+def where_targets_are_taken(edition: Edition) -> bool:
+    """Say whether targets that are excluded are taken from the scheduler, with their jobs."""
+    return edition.targets_change_groups
+
+
+def where_hello_is_refused(edition: Edition) -> bool:
+    """Say whether an execution service is refused while another one has a job to start."""
+    return edition.hello_needs_no_start_outstanding
+
+
+def where_targets_stay(edition: Edition) -> bool:
+    """Say whether targets that are excluded are down, and their jobs run on."""
+    return not edition.targets_change_groups
+
+
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 
 
@@ -35,7 +56,8 @@ class Act:
     `looks` says what is looked at, and `clauses` are those that can be broken in the situation that
     the act brings about: if it came to its end, they are kept. The function raises Stuck or
     FluxError. When it has returned, every job must come to its end. An act is played if the author
-    has named one of `orders`, and if the program has what the act `needs`.
+    has named one of `orders`, if the program has what the act `needs`, and if the edition is one of
+    `where`.
     """
 
     title: str
@@ -44,6 +66,7 @@ class Act:
     play: Play
     orders: frozenset[Order] = frozenset(Order)
     needs: frozenset[Ability] = frozenset()
+    where: Callable[[Edition], bool] = anywhere
 
 
 class Acts(list[Act]):
@@ -56,11 +79,12 @@ class Acts(list[Act]):
         clauses: tuple[str, ...],
         orders: frozenset[Order] = frozenset(Order),
         needs: frozenset[Ability] = frozenset(),
+        where: Callable[[Edition], bool] = anywhere,
     ) -> Callable[[Play], Play]:
         """Add the act that a function plays, see `Act`; a decorator."""
 
         def add(play: Play) -> Play:
-            self.append(Act(title, looks, clauses, play, orders, needs))
+            self.append(Act(title, looks, clauses, play, orders, needs, where))
             return play
 
         return add

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.acts import Acts, where_targets_are_taken, where_targets_stay
 from flux_trio.lab.exercise.sched_jobs import (
     CORES,
     DOUBLE,
@@ -129,6 +129,7 @@ async def node_fails(stage: Stage) -> None:
     "their jobs get an exception and no other ones, waiting jobs are judged anew, the nodes are "
     "released",
     ("28.shrink.3", "28.shrink.4", "28.shrink.5", "28.shrink.6", "28.release.1", UNHARMED),
+    where=where_targets_are_taken,
 )
 async def shrunk(stage: Stage) -> None:
     """A job is on each node, and one waits for all of them; one node stays."""
@@ -156,6 +157,7 @@ async def shrunk(stage: Stage) -> None:
     "one core of each job's nodes is on a node that is taken away",
     "every job that has something there gets an exception",
     ("28.shrink.4",),
+    where=where_targets_are_taken,
 )
 async def shrunk_below_several(stage: Stage) -> None:
     """Three jobs are on the node that is taken away, of which two are on others, too."""
@@ -178,6 +180,7 @@ async def shrunk_below_several(stage: Stage) -> None:
     "a node is taken away while a job ends on it",
     "it is released when it is free, and not before; if it is given back before, the job keeps it",
     ("28.shrink.4", "28.shrink.6", DOUBLE),
+    where=where_targets_are_taken,
 )
 async def shrunk_while_it_ends(stage: Stage) -> None:
     """A job takes its time to end when a node of it is taken away."""
@@ -193,3 +196,27 @@ async def shrunk_while_it_ends(stage: Stage) -> None:
         if not is_back_before:
             await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
         await stage.event(await stage.submit(nnodes=NNODES), "clean")
+
+
+@NODE_ACTS.act(
+    "nodes are excluded while jobs run on them, and given back",
+    "the jobs run on without an exception, and others wait until the nodes are back",
+    ("28.offline.3", "28.online.3", UNHARMED),
+    where=where_targets_stay,
+)
+async def excluded(stage: Stage) -> None:
+    """A job is on each node; one node is left, and has room when its job has ended."""
+    running = await one_on_each(stage, NNODES, nnodes=1, exclusive=True)
+    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": TAKEN})
+    await wait_until_seen(stage)
+    await stage.cancel(running[STAYS][0])
+    await stage.event(await stage.submit(nnodes=1, exclusive=True), "clean")
+    waiting = await waits(stage, "28.offline.3", nnodes=2)
+    for rank, (jobid, *_) in running.items():
+        if rank != STAYS:
+            stage.must_run(jobid, UNHARMED)
+            await stage.cancel(jobid)
+            await stage.event(jobid, "clean")
+    stage.must_wait(waiting, "28.offline.3")
+    await stage.call(topics.RESOURCE_EXCLUDE, {"targets": ""})
+    await stage.event(waiting, "clean", "28.online.3")

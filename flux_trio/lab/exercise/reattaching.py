@@ -7,7 +7,7 @@ from typing import Final
 
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
-from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.acts import Acts, where_hello_is_refused
 from flux_trio.lab.exercise.exec_jobs import (
     KILL_S,
     NNODES,
@@ -176,7 +176,12 @@ async def _ended(stage: Stage) -> None:
     await stage.event(jobid, "clean")
 
 
-@REATTACH_ACTS.act("the program is refused while another one serves", "it ends", ("32.hello.9",))
+@REATTACH_ACTS.act(
+    "the program is refused while another one serves",
+    "it ends",
+    ("32.hello.9",),
+    where=where_hello_is_refused,
+)
 async def _not_taken(stage: Stage) -> None:
     """The job manager refuses its hello while another service runs a job (RFC 32, Hello)."""
     await stage.end_program(topics.JOB_MANAGER)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.editions.rfc28 import DEFAULT_GROUP
-from flux_trio.lab.exercise.acts import Acts
+from flux_trio.editions.rfc28 import DEFAULT_GROUP, Acquire
+from flux_trio.lab.exercise.acts import Acts, where_targets_are_taken
 from flux_trio.lab.exercise.nodes import LAST
 from flux_trio.lab.exercise.sched_jobs import NNODES, fill, waits
 from flux_trio.lab.exercise.stage import LONG_S, Stage
@@ -26,9 +26,10 @@ async def _left_or_begun(stage: Stage, before: int) -> None:
 async def not_acquired(stage: Stage) -> None:
     """The resource service refuses it the resources, since somebody else has them (RFC 28)."""
     await stage.end_program(topics.RESOURCE)
+    wanted = stage.edition.acquire.write(Acquire(DEFAULT_GROUP))
     async with (
         stage.visit("holder") as holder,
-        holder.stream(topics.RESOURCE_ACQUIRE, {"group": DEFAULT_GROUP}) as grown,
+        holder.stream(topics.RESOURCE_ACQUIRE, wanted) as grown,
     ):
         await anext(grown)
         await stage.program.start()
@@ -85,6 +86,7 @@ async def not_read(stage: Stage) -> None:
     "the exception of a job on a node that is taken away is refused",
     "the program serves on, or ends",
     ("28.shrink.4",),
+    where=where_targets_are_taken,
 )
 async def not_raised(stage: Stage) -> None:
     running = await stage.submit(nnodes=NNODES, run_s=LONG_S)

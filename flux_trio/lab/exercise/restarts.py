@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.acts import Acts, where_targets_are_taken
 from flux_trio.lab.exercise.nodes import LAST, TAKEN, drain, undrain
 from flux_trio.lab.exercise.sched_jobs import (
     CORES,
@@ -99,6 +99,7 @@ async def killed_while_nodes_are_down(stage: Stage) -> None:
     "the program is killed while a job ends on a node that is taken away",
     "it copes with a job on a node that it is not given, and takes the free",
     ("27.hello.12", "28.shrink.5"),
+    where=where_targets_are_taken,
 )
 async def killed_while_shrunk(stage: Stage) -> None:
     """What is left of the machine is not free before the job has ended."""

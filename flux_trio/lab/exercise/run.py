@@ -157,9 +157,10 @@ async def exercise(
     ended: list[Ended] = []
     jury = Jury(kit.clauses(), edition.name)
     for part in parts:
-        left = list(part.acts)
+        acts = [each for each in part.acts if each.where(edition)]
+        left = acts
         while left:
-            is_first = len(left) == len(part.acts)
+            is_first = left is acts
             left_s = deadline_s
             if any(each.stuck for each in ended):
                 left_s = min(deadline_s, max(deadline_s * LATER, LATER_S_MIN))

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.broker import Handle
 from flux_trio.editions.kvs import CommitValues
-from flux_trio.editions.rfc27 import AllocType
+from flux_trio.editions.rfc27 import AllocType, Free
 from flux_trio.editions.rfc28 import Change, Grown, Shrunk
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Idset, Jobspec
-from flux_trio.lab.exercise.acts import Acts, Order
+from flux_trio.lab.exercise.acts import Acts, Order, where_targets_are_taken
 from flux_trio.lab.exercise.refusing import WHY
 from flux_trio.lab.exercise.stage import Stage, Stuck
 from flux_trio.messages import (
     Errno,
+    Payload,
     Request,
     Response,
     respond,
@@ -54,7 +55,7 @@ class StandIn:
                         return message
         raise Stuck(f"{topic} of the program: not within {self._stage.deadline_s:g} s")
 
-    def tell(self, topic: str, payload: dict[str, Any]) -> None:
+    def tell(self, topic: str, payload: Payload) -> None:
         """Send the program a request as the job manager does."""
         self._handle.send(Request(topic, payload))
 
@@ -141,6 +142,7 @@ class _Jobs:
 
     def __init__(self, stage: Stage, manager: StandIn) -> None:
         self.manager = manager
+        self._stage = stage
         jobspec = Jobspec.from_command(["true"], nnodes=stage.machine.nnodes, exclusive=True)
         self._job = {"userid": 0, "t_submit": 1.0, "jobspec": jobspec.json}
 
@@ -153,6 +155,11 @@ class _Jobs:
         """Request resources for a job."""
         job = self._job | {"id": ID + at, "priority": priority}
         self.manager.tell(topics.SCHED_ALLOC, job)
+
+    def free(self, at: int) -> None:
+        """Give back what a job holds, all there is."""
+        free = self._stage.edition.free.write(Free(ID + at, self._stage.machine))
+        self.manager.tell(topics.SCHED_FREE, free)
 
     async def granted(self) -> int:
         """Return which job has got the resources next. Raises Stuck if it is refused."""
@@ -184,7 +191,7 @@ async def several_priorities(stage: Stage) -> None:
         found = [0]
         expected = [0, 2, 6, 5, 3, 4, 1]
         for _ in expected[1:]:
-            manager.tell(topics.SCHED_FREE, {"id": ID + found[-1]})
+            jobs.free(found[-1])
             found.append(await jobs.granted())
         if found != expected:
             text = f"jobs got resources in the order {found}; expected {expected}"
@@ -239,7 +246,9 @@ async def ready_refused(stage: Stage) -> None:
         await manager.refuse(await manager.asked(topics.SCHED_READY), "27.ready.15")
 
 
-@STAND_IN_ACTS.act("the release of a node is refused", "it ends", ("28.release.10",))
+@STAND_IN_ACTS.act(
+    "the release of a node is refused", "it ends", ("28.release.10",), where=where_targets_are_taken
+)
 async def release_refused(stage: Stage) -> None:
     """The resource service takes a node away, and refuses its release (RFC 28, Release Request)."""
     before = stage.nready
