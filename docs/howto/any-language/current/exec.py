@@ -6,6 +6,7 @@ this machine, in the process group of the service: whoever ends that group ends 
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 import time
@@ -138,8 +139,10 @@ class Service:
 
     async def run(self, job: Job) -> None:
         """Say how a job starts, what becomes of it, and at last that its resources are free."""
-        whole = await self.handle.call(topics.KVS_LOOKUP, {"key": job_key(job.id, "jobspec")})
-        if environment := parse_jobspec(whole["value"].encode()).environment:
+        wanted = {"key": job_key(job.id, "jobspec"), "flags": 0, "namespace": "primary"}
+        whole = await self.handle.call(topics.KVS_LOOKUP, wanted)
+        value = base64.b64decode(whole["val"]["data"])  # of a treeobj (RFC 11)
+        if environment := parse_jobspec(value).environment:
             # messages leave it out (RFC 27, Alloc); what was updated is in the message alone
             changed = apply_update(job.spec.to_json(), "attributes.system.environment", environment)
             job.spec = Jobspec.parse_general(changed)

@@ -132,7 +132,10 @@ function grant(job, cut) {
   take(job.id, cut);
   granting.set(job.id, job);
   const R = resourceSet(cut, job.spec);
-  flux.call("kvs.commit", { ops: [["put", keyOf(job.id), JSON.stringify(R)]] }) // before the answer
+  const data = Buffer.from(JSON.stringify(R)).toString("base64");
+  const dirent = { ver: 1, type: "val", data }; // a treeobj (RFC 11)
+  const ops = [{ key: keyOf(job.id), flags: 0, dirent }];
+  flux.call("kvs.commit", { namespace: "primary", flags: 0, ops }) // before the answer
     .then(() => {
       if (granting.get(job.id) !== job) return; // it was canceled meanwhile
       granting.delete(job.id);
@@ -213,8 +216,9 @@ async function hello() {
   const allocated = ({ id, free }) => freed.set(id, members(free ?? ""));
   await flux.stream("job-manager.sched-hello", { "partial-ok": true }, allocated);
   for (const [id, ranks] of freed) {
-    const { value } = await flux.call("kvs.lookup", { key: keyOf(id) });
-    const entries = JSON.parse(value).execution.R_lite.flatMap(({ rank, children }) =>
+    const wanted = { key: keyOf(id), flags: 0, namespace: "primary" };
+    const { val } = await flux.call("kvs.lookup", wanted);
+    const entries = JSON.parse(Buffer.from(val.data, "base64")).execution.R_lite.flatMap(({ rank, children }) =>
       members(rank).map((each) => [each, members(children.core)]));
     take(id, new Map(entries.filter(([rank]) => !ranks.includes(rank))));
   }

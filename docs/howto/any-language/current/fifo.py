@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import time
@@ -154,8 +155,11 @@ class Fifo:
             self.nursery.start_soon(self.grant, job, self.resource_set(job, cut))
 
     async def grant(self, job: Job, r: dict[str, Any]) -> None:
-        put = ["put", job_key(job.id, "R"), json.dumps(r)]
-        await self.insist(topics.KVS_COMMIT, {"ops": [put]})  # before the answer
+        data = base64.b64encode(json.dumps(r).encode()).decode()
+        value = {"ver": 1, "type": "val", "data": data}  # a treeobj (RFC 11)
+        put = {"key": job_key(job.id, "R"), "flags": 0, "dirent": value}
+        commit = {"namespace": "primary", "flags": 0, "ops": [put]}
+        await self.insist(topics.KVS_COMMIT, commit)  # before the answer
         self.handle.post((job, r))  # after the requests that have come before
 
     def granted(self, job: Job, r: dict[str, Any]) -> None:
@@ -240,8 +244,10 @@ class Fifo:
         except FluxError as error:
             raise Leave(f"{topics.SCHED_HELLO}: {error}") from None
         for jobid, free in freed.items():
-            found = await self.insist(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")})
-            entries = json.loads(found["value"])["execution"]["R_lite"]
+            wanted = {"key": job_key(jobid, "R"), "flags": 0, "namespace": "primary"}
+            found = await self.insist(topics.KVS_LOOKUP, wanted)
+            r = json.loads(base64.b64decode(found["val"]["data"]))
+            entries = r["execution"]["R_lite"]
             cut = {
                 rank: list(Idset.parse(entry["children"]["core"]))
                 for entry in entries
