@@ -95,9 +95,9 @@ def count_below(prefix: str) -> Ask:
     return kvs.CountBelow(prefix)
 
 
-def commit_values(ops: list[KvsOp]) -> Ask:
+def commit_values(ops: list[KvsOp], namespace: str = flux_kvs.PRIMARY) -> Ask:
     """Ask for a commit of values that outsiders may know, such as R."""
-    return kvs.CommitValues(ops)
+    return kvs.CommitValues(ops, namespace)
 
 
 def commit_ops(ops: list[KvsOp], *, wait: bool = True, frees: bool = False) -> Ask:

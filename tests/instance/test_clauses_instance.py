@@ -25,6 +25,8 @@ from flux_trio.messages import (
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
 from flux_trio.trace import Kind, Record
+from flux_trio.trace.kvs import operations_of
+from tests.support.kvs_words import commit_of, lookup_of, value_of, words
 from tests.support.tracing import recorded
 
 HOUR = 3600.0
@@ -47,7 +49,7 @@ class Watched:
 
     async def value(self, jobid: int, name: str) -> str:
         key = f"{format_fluid(jobid, 'kvs')}.{name}"
-        return str((await self.handle.call(topics.KVS_LOOKUP, {"key": key}))["value"])
+        return value_of(await self.handle.call(topics.KVS_LOOKUP, lookup_of(key)))
 
     async def names(self, jobid: int) -> list[str]:
         return [event.name for event in parse_eventlog(await self.value(jobid, "eventlog"))]
@@ -66,7 +68,7 @@ class Watched:
     async def stored(self, jobid: int) -> dict[str, str]:
         """Everything below the job's directory."""
         directory = format_fluid(jobid, "kvs")
-        keys = (await self.handle.call(topics.KVS_OWN.dir, {"prefix": directory}))["keys"]
+        keys = (await self.handle.call(words().own.dir, {"prefix": directory}))["keys"]
         return {key: await self.value(jobid, key.removeprefix(f"{directory}.")) for key in keys}
 
     def sent(self, party: str) -> list[Any]:
@@ -162,7 +164,7 @@ async def write_r(least: Handle, request: Request) -> None:
     assert isinstance(request.payload, dict)
     key = f"{format_fluid(request.payload['id'], 'kvs')}.R"
     r = MACHINE.restrict(Idset.parse("0")).to_json()
-    await least.call(topics.KVS_COMMIT, {"ops": [["put", key, json.dumps(r)]]})
+    await least.call(topics.KVS_COMMIT, commit_of(["put", key, json.dumps(r)]))
 
 
 async def test_each_service_speaks_only_to_those_it_has_a_protocol_with(autojump_clock):
@@ -191,12 +193,12 @@ async def test_nobody_but_the_job_manager_moves_a_job(autojump_clock):
         await w.wait(jobid, "clean")
         key = f"{format_fluid(jobid, 'kvs')}.eventlog"
         writers = {
-            record.party: [op for op in record.message.payload["ops"] if op[1] == key]
+            record.party: [op for op in operations_of(record.message.payload) if op[1] == key]
             for record in w.records
             if record.kind == Kind.SEND
             and isinstance(record.message, Request)
-            and record.message.topic == topics.KVS_COMMIT
-            and any(op[1] == key for op in record.message.payload["ops"])
+            and record.message.topic in topics.COMMITS
+            and any(op[1] == key for op in operations_of(record.message.payload))
         }
     assert set(writers) == {"job-ingest", "job-manager"}
     ((_, _, submit),) = writers["job-ingest"]

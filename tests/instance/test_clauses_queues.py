@@ -24,6 +24,7 @@ from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
 from flux_trio.trace import Kind
 from tests.support.configured import refusal_of
+from tests.support.kvs_words import lookup_of, value_of
 from tests.support.tracing import recorded
 
 HOUR = 3600.0
@@ -78,7 +79,7 @@ class Stage:
 
     async def value(self, jobid: int, name: str) -> str:
         key = f"{format_fluid(jobid, 'kvs')}.{name}"
-        return str((await self.handle.call(topics.KVS_LOOKUP, {"key": key}))["value"])
+        return value_of(await self.handle.call(topics.KVS_LOOKUP, lookup_of(key)))
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from flux_trio.messages import Level, topics
 from flux_trio.testing.fakes import FakeScheduler
 from flux_trio.trace import Kind
 from tests.support.failing import HOUR, Scene, scene
+from tests.support.kvs_words import lookup_of, value_of
 from tests.support.perilog import Acting
 from tests.support.setting import SettableClock
 
@@ -142,8 +143,8 @@ async def test_clock_that_is_set_back_stamps_no_event_earlier_than_the_one_befor
             await s.wait(jobid)
             assert (await row(s, jobid, clock)).runtime >= 0
             assert_in_order(await s.eventlog(jobid))
-        drains = await s.call(topics.KVS_LOOKUP, {"key": EVENTLOG_KEY})
-        assert_in_order(parse_eventlog(drains["value"]))
+        drains = await s.call(topics.KVS_LOOKUP, lookup_of(EVENTLOG_KEY))
+        assert_in_order(parse_eventlog(value_of(drains)))
         if "job-list" not in anew:
             assert young.runtime == pytest.approx(10, abs=1)
             assert (await row(s, held, clock)).runtime == pytest.approx(50, abs=1)

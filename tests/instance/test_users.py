@@ -17,6 +17,7 @@ from flux_trio.formats import Jobspec
 from flux_trio.instance import Instance, Surroundings, durable_store, open_instance
 from flux_trio.messages import Errno, FluxError, topics
 from flux_trio.sim import make_machine
+from tests.support.kvs_words import words
 
 ME = os.getuid()
 SOMEBODY = ME + 1
@@ -62,7 +63,7 @@ async def test_the_owner_needs_no_token(tmp_path: Path) -> None:
     async with instance_of(ME, tmp_path), connected(tmp_path) as client:
         jobid = (await client.submit(SPEC)).id
         assert jobid > 0
-        assert (await client.call(topics.KVS_OWN.dir, {"prefix": "job"}))["keys"]
+        assert (await client.call(words().own.dir, {"prefix": "job"}))["keys"]
     assert not (tmp_path / "local").exists()
 
 
@@ -131,7 +132,7 @@ async def test_in_the_instances_own_process_peers_may_be_anybody(
 ) -> None:
     async with instance_of(ME, tmp_path) as instance:
         async with instance.connect(userid=claimed) as owner:
-            assert await owner.call(topics.KVS_OWN.dir, {"prefix": "job"}) == {"keys": []}
+            assert await owner.call(words().own.dir, {"prefix": "job"}) == {"keys": []}
         async with instance.connect(userid=SOMEBODY) as guest:
             with pytest.raises(FluxError, match="requires owner"):
-                await guest.call(topics.KVS_OWN.dir, {"prefix": "job"})
+                await guest.call(words().own.dir, {"prefix": "job"})

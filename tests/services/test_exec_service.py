@@ -21,6 +21,7 @@ from flux_trio.services import exec as exec_service
 from flux_trio.services import kvs
 from flux_trio.store.stores import MemoryStore
 from tests.support.exec_script import jobspec, r_text, resources
+from tests.support.kvs_words import commit_of, lookup_of, value_of
 from tests.support.serving import Client, World
 from tests.support.shell import MARK, TEST_S_MAX, hosts, no_process_left, tasks, until
 
@@ -56,7 +57,7 @@ class Manager:
         environment = {"PATH": "/usr/bin:/bin", MARK: str(self._directory)}
         spec = jobspec(*command, environment=environment, cwd="/", **options)
         text = r_text(resources(starttime=0.0 if reattach else 1e9))
-        put = {"ops": [["put", job_key(jobid, "R"), text]]}
+        put = commit_of(["put", job_key(jobid, "R"), text])
         await self.client.ask("kvs.commit", put)
         payload = {"id": jobid, "userid": 1000, "jobspec": spec, "reattach": reattach}
         self.handle.send(Request("job-exec.start", payload))
@@ -163,8 +164,8 @@ async def test_real_job_from_start_to_release(directory: Path) -> None:
         assert await manager.told() == ("start", {})
         assert await manager.told() == ("finish", {"status": 768})
         assert await manager.told() == RELEASE
-        log = await manager.client.ask("kvs.lookup", {"key": job_key(7, "guest.output")})
-        data = [event.context for event in parse_eventlog(log["value"])][1]
+        log = await manager.client.ask("kvs.lookup", lookup_of(job_key(7, "guest.output")))
+        data = [event.context for event in parse_eventlog(value_of(log))][1]
         assert data == {"stream": "stdout", "rank": "0", "data": "to ws://here\n"}
         await until(lambda: list((directory / "jobs").iterdir()) == [])  # acknowledged
 

@@ -19,6 +19,8 @@ from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, Store, StoreError
 from tests.support.serving import World
 
+pytestmark = pytest.mark.classic("the words of the kvs are those of classic")
+
 Main = Callable[..., Awaitable[None]]
 TEST_S_MAX = 300.0  # only what hangs takes so long
 

@@ -27,6 +27,7 @@ from flux_trio.services.module_process import CONFIG_VARIABLE, main_of, module_e
 from flux_trio.sim import make_machine
 from flux_trio.transports import Connection, Credentials, memory_pair
 from tests.support.instance import RunningInstance, running_instance
+from tests.support.kvs_words import lookup_of, value_of
 from tests.support.shell import no_process_left, processes_about, processes_with, until
 
 TEST_S_MAX = 300.0  # only what hangs takes so long, however busy the machine is
@@ -48,7 +49,7 @@ class User:
 
     async def events(self, jobid: int) -> list[str]:
         key = f"{format_fluid(jobid, 'kvs')}.eventlog"
-        text = (await self.call(topics.KVS_LOOKUP, {"key": key}))["value"]
+        text = value_of(await self.call(topics.KVS_LOOKUP, lookup_of(key)))
         return [event.name for event in parse_eventlog(text)]
 
     async def wait(self, jobid: int, name: str) -> list[str]:

@@ -20,6 +20,7 @@ from flux_trio.messages import Level, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing.fakes import RETURN, FakeExec, FakeScheduler
 from flux_trio.trace import Kind, Record
+from tests.support.kvs_words import lookup_of, value_of
 from tests.support.tracing import recorded
 
 EPOCH = 1_000_000.0
@@ -79,7 +80,7 @@ class Scene:
     async def eventlog(self, jobid: int) -> list[Any]:
         """The job's events."""
         key = f"{format_fluid(jobid, 'kvs')}.eventlog"
-        return parse_eventlog((await self.call(topics.KVS_LOOKUP, {"key": key}))["value"])
+        return parse_eventlog(value_of(await self.call(topics.KVS_LOOKUP, lookup_of(key))))
 
     async def events(self, jobid: int) -> list[str]:
         """Their names."""

@@ -18,6 +18,7 @@ from flux_trio.cli import main
 from flux_trio.formats import format_fluid, parse_duration
 from flux_trio.instance import Instance
 from flux_trio.messages import FluxError, topics
+from tests.support.kvs_words import lookup_of, value_of
 
 DATA = Path(__file__).parent.parent / "data" / "recordings"
 SIGNALS = {"SIGTERM": 15}
@@ -108,7 +109,7 @@ class Player:
     async def eventlog(self, label: str) -> list[dict[str, Any]]:
         """The eventlog of a job, as the kvs has it."""
         key = f"{format_fluid(self.ids[label], 'kvs')}.eventlog"
-        text = (await self.client.call(topics.KVS_LOOKUP, {"key": key}))["value"]
+        text = value_of(await self.client.call(topics.KVS_LOOKUP, lookup_of(key)))
         return [msgspec.json.decode(line) for line in text.splitlines()]
 
     async def _play_step(self, words: list[str], info: StepInfo) -> None:

@@ -12,6 +12,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.formats import Idset, job_key, parse_r
 from flux_trio.messages import Event, FluxError, Request, Response, topics
+from tests.support.kvs_words import lookup_of, value_of
 
 RUNS_S: Final = (0.0, 0.5, 2.0, 15.0, 60.0, 200.0)
 """How long jobs run."""
@@ -99,7 +100,7 @@ class ExecutionService:
             await trio.sleep(self._random.choice(RUNS_S))
         if self._running.get(jobid) is scope:
             del self._running[jobid]
-        text = (await self._handle.call(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")}))["value"]
+        text = value_of(await self._handle.call(topics.KVS_LOOKUP, lookup_of(job_key(jobid, "R"))))
         self._say(start, life, "finish", status=0)
         left = list(parse_r(text).ranks)
         if len(left) > 1 and self._random.random() < 0.5:

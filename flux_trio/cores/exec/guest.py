@@ -4,9 +4,11 @@
 `shell.init` is there, as flux-core's shell writes it. The event names the service by which they
 send standard input: `<userid>-shell-<job id>`, which this service holds while the job runs.
 
-The first events are put in one commit before the job manager is told of the start. The kvs keeps
-the order of commits. So a job whose eventlog has `start` has them, and one that is started once
-more writes them once more. The last ones come with the end of the output (`storing.py`).
+The job has its namespace `job-<id>` in the kvs from then on, a view of its key `guest`, which its
+user may read and write. The first events are put there in one commit before the job manager is told
+of the start. The kvs keeps the order of commits. So a job whose eventlog has `start` has them, and
+one that is started once more writes them once more. The last ones come with the end of the output
+(`storing.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from flux_trio.cores.exec.calls import ExecOutbox, StoredKey
 from flux_trio.cores.exec.job import Job
 from flux_trio.cores.kvs_calls import commit_values
 from flux_trio.cores.state import Part
-from flux_trio.editions import exec_requests, rfc21
+from flux_trio.editions import exec_requests, flux_kvs, rfc21
 from flux_trio.formats import (
     FormatError,
     apply_update,
@@ -27,13 +29,16 @@ from flux_trio.formats import (
     format_fluid,
     job_key,
     parse_fluid,
+    treeobj,
     value_at,
 )
 from flux_trio.formats.meanings import JobId, JsonObject, KvsOp
-from flux_trio.messages import Flag, Request, topics
+from flux_trio.messages import Flag, Payload, Request, topics
 
 STDIN: Final = "attributes.system.shell.options.input.stdin"
 STDIN_METHOD: Final = "stdin"
+EXEC_LOG: Final = StoredKey.EXEC_LOG.value.removeprefix("guest.")
+"""The key of the exec eventlog in the job's own namespace."""
 SHELL_SERVICE: Final = "-shell-"
 
 
@@ -94,7 +99,9 @@ class Guests(Part):
             job.note(now, "shell.start", exec_requests.taskmap(job.nodes))
         job.has_shell_service = True
         self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
-        log = commit_values([self._op(job)])
+        self._outbox.send(_silent(topics.KVS_NAMESPACE_CREATE, namespace_of(job)))
+        how, _, events = self._op(job)
+        log = commit_values([[how, EXEC_LOG, events]], job_namespace(job.id))
         self._outbox.send(self._outbox.request_kvs(log, flags=int(Flag.NORESPONSE)))
 
     def end_op(self, job: Job, now: float) -> KvsOp:
@@ -108,9 +115,11 @@ class Guests(Part):
         return self._op(job)
 
     def forget(self, job: Job) -> None:
-        """Take no more standard input for `job`."""
+        """Take no more standard input for `job`, and close its namespace: what it holds stays."""
         if job.has_shell_service:
             self._outbox.send(_named(topics.BROKER_UNREGISTER, shell_service(job)))
+            gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(job_namespace(job.id)))
+            self._outbox.send(_silent(topics.KVS_NAMESPACE_REMOVE, gone))
 
     def _op(self, job: Job) -> KvsOp:
         events, job.exec_log = format_eventlog(job.exec_log), []
@@ -125,6 +134,22 @@ def _leader(job: Job) -> int:
     return next(iter(job.resources.ranks))
 
 
+def job_namespace(jobid: JobId) -> str:
+    """Return the name of a job's own namespace of the kvs (RFC 16)."""
+    return f"job-{jobid}"
+
+
+def namespace_of(job: Job) -> Payload:
+    """Return the request that opens the job's namespace; its user may read and write there."""
+    name, root = job_namespace(job.id), treeobj.empty_root("sha1")
+    asked = flux_kvs.NamespaceCreate(name, root, job.userid, 0)
+    return flux_kvs.NAMESPACE_CREATE.write(asked)
+
+
 def _named(topic: str, service: str) -> Request:
-    payload = exec_requests.SERVICE.write(exec_requests.Service(service))
+    return _silent(topic, exec_requests.SERVICE.write(exec_requests.Service(service)))
+
+
+def _silent(topic: str, payload: Payload) -> Request:
+    """Return a request that wants no answer: a name that is there already, or gone, is right."""
     return Request(topic, payload, flags=int(Flag.NORESPONSE))

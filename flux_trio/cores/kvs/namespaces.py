@@ -133,7 +133,7 @@ class Namespaces(Part):
             )
             raise FluxError(Errno.EINVAL, text)
         if name in self.by_name:
-            raise FluxError(Errno.EEXIST, f"{name}: there is that namespace")
+            raise FluxError(Errno.EEXIST, "")  # flux-core says no more
         if asked.rootref != EMPTY_ROOT:
             text = (
                 f"rootref: expected {EMPTY_ROOT}, the empty directory, got {asked.rootref!r:.80}: "
