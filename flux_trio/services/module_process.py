@@ -29,13 +29,13 @@ from flux_trio.client import (
 )
 from flux_trio.clock import Clock
 from flux_trio.config import Config
-from flux_trio.cores.exec.tasks import PATH_VARIABLE, TOP
+from flux_trio.cores.exec.tasks import PATH_VARIABLE, TMPDIR_VARIABLE, TOP
 from flux_trio.messages import FluxError
 from flux_trio.process.console import id_form, own_command
 from flux_trio.process.groups import leaves
 from flux_trio.services import exec as exec_service
 from flux_trio.services import sched
-from flux_trio.shell.protocol import SHELL_DIRECTORY
+from flux_trio.shell.protocol import SHELL_DIRECTORY, TMP_NAME
 from flux_trio.transports import TransportError, connect_websocket, native_uri
 
 CONFIG_VARIABLE: Final = "FLUX_TRIO_MODULE_CONFIG"
@@ -67,6 +67,7 @@ def _of_tasks(config: Config, statedir: Path | None, jobid_path: str) -> dict[st
     if config.has_native_door:
         found[FLUX_URI_VARIABLE] = native_uri(statedir / NATIVE_FILE)
         found[PATH_VARIABLE] = jobid_path
+        found[TMPDIR_VARIABLE] = str(statedir / SHELL_DIRECTORY / TMP_NAME)
     return found
 
 

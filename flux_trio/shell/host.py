@@ -184,6 +184,7 @@ class ShellHost:
             # Only the first: another may be reaped meanwhile, and its id used for a new process.
             await _wait_gone(left[0])
         await self._jobs.read_outputs(job)
+        await self._jobs.remove_directory(job)
         self._broadcast(self._jobs.cleared(job))
         self._busy_at = trio.current_time()
 

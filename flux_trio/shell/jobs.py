@@ -60,6 +60,7 @@ from flux_trio.shell.records import (
     record_name,
 )
 from flux_trio.shell.shortage import ShortageError, describe_shortage, is_shortage
+from flux_trio.shell.tmpdirs import JobDirectories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +75,7 @@ class ShellJobs:
     def __init__(self, directory: Path, files: PrivateDirectory) -> None:
         self.inputs = JobInputs()
         self.pmi = PmiSockets()
+        self._tmpdirs = JobDirectories(directory)
         self.cgroups = JobCgroups(name_of_host(directory))
         self._directory = directory
         self._files = files
@@ -121,6 +123,7 @@ class ShellJobs:
                     launched.append((Place(line.cgroup, line.use), jobid))
             self._settle(job)
         self.cgroups.adopt(launched)
+        self._tmpdirs.remove_others(each.id for each in self._jobs.values() if each.running)
         self._clear_earlier()
         return [process for job in self._jobs.values() for process in job.running.values()]
 
@@ -251,6 +254,11 @@ class ShellJobs:
         else:
             self._outputs_read(job, *self._read(job))
 
+    async def remove_directory(self, job: ShellJob) -> None:
+        """Remove the directory of a job that has no process left."""
+        if self._tmpdirs.has_more(job.id):
+            await trio.to_thread.run_sync(self._tmpdirs.remove, job.id)
+
     def cleared(self, job: ShellJob) -> list[ShellNotice]:
         """End a job that has no process left."""
         job.is_clearing = False
@@ -261,7 +269,8 @@ class ShellJobs:
     def _clear(self, job: ShellJob) -> list[ShellNotice]:
         with suppress(OSError):
             is_left = self.cgroups.left(job.id) or self._leftovers.kill(job, self._children)
-            if not (is_left or self._has_much_output(job)):
+            has_more = self._tmpdirs.has_more(job.id)
+            if not (is_left or has_more or self._has_much_output(job)):
                 self._outputs_read(job, *self._read(job))
                 return self.cleared(job)
         self._clear_later(job)
@@ -289,6 +298,8 @@ class ShellJobs:
         self._enter_files()
         accepted = Accepted(len(request.tasks))
         record = Record(self._files, request.id)
+        if request.tmpdir:
+            self._tmpdirs.make(request.id, request.files)
         record.create(accepted)
         job = self._jobs[request.id] = ShellJob(request.id)
         name = request.env.get("FLUX_JOB_ID", str(request.id))

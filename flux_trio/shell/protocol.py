@@ -18,6 +18,7 @@ LOCK_NAME: Final = "host.lock"
 LOG_NAME: Final = "host.log"
 SHELL_DIRECTORY: Final = "shell"  # of the shell host, in the state directory
 JOBS_NAME: Final = "jobs"
+TMP_NAME: Final = "tmp"  # has a directory for each job that wants one
 
 # Limit of one message. The largest one has a job's environment and its tasks; Linux itself limits
 # arguments and environment to some megabytes. The connection of a peer that sends more is closed.
@@ -52,6 +53,14 @@ class Task(msgspec.Struct, frozen=True):
     argv: list[str] = []
 
 
+class TravelingFile(msgspec.Struct, frozen=True):
+    """A file that a jobspec has brought along, for the directory of its job."""
+
+    name: str  # relative, without ..
+    data: bytes
+    mode: int
+
+
 class Start(msgspec.Struct, frozen=True, tag=True):
     """Launch a job; if its id was started here before, only report its state.
 
@@ -59,7 +68,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
     limits of the tasks by name, for example `nofile`. With `append` output files are not truncated.
     `pmi` has the values that the tasks find in PMI from the start; a single task has PMI only with
-    such values.
+    such values. With `tmpdir` the job has a directory of its own, with `files` in it.
     """
 
     id: int
@@ -71,6 +80,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     limits: dict[str, int] = {}
     append: bool = False
     pmi: dict[str, str] | None = None
+    tmpdir: bool = False
+    files: list[TravelingFile] = []
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):

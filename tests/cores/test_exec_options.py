@@ -192,3 +192,58 @@ def test_files_are_emptied_unless_they_are_to_be_kept() -> None:
         assert start(jobspec(options={"output.mode": mode}), resources()).append is kept
     with pytest.raises(FormatError, match=r"output\.mode: expected append or truncate"):
         start(jobspec(options={"output.mode": "a"}), resources())
+
+
+TMP = {"FLUX_JOB_TMPDIR": "/s/shell/tmp", "FLUX_JOB_ID_PATH": "/ƒ1"}
+
+
+def started_with(environment: dict[str, str], files: Any, *command: str) -> Start:
+    spec = Jobspec.from_command(command or ("true",), attributes={"system.files": files})
+    r = ResourceSet.build([(3, 1, 0)], lambda rank: f"node{rank}")
+    return start_request(7, spec, r, place_tasks(spec, r), environment)
+
+
+def test_files_travel_to_the_jobs_directory() -> None:
+    files = {
+        "script": {"mode": 33216, "data": "#!/bin/sh\n", "encoding": "utf-8"},
+        "bytes": {"data": "AP8=", "encoding": "base64"},
+        "conf/a.json": {"mode": 33152, "data": {"a": 1}},
+    }
+    start = started_with(TMP, files, "{{tmpdir}}/script")
+    assert {each.name: (each.data, each.mode) for each in start.files} == {
+        "script": (b"#!/bin/sh\n", 33216),
+        "bytes": (b"\x00\xff", 0o600),
+        "conf/a.json": (b'{"a":1}', 33152),
+    }
+    assert start.tmpdir
+    assert start.env["FLUX_JOB_TMPDIR"] == "/s/shell/tmp/7"
+    assert start.tasks[0].argv == ["/s/shell/tmp/7/script"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"/etc/x": {"data": ""}},
+        {"../x": {"data": ""}},
+        {"a//b": {"data": ""}},
+        {"x": {"mode": 33216}},
+        {"x": {"data": "&", "encoding": "base64"}},
+        {"x": {"data": ["sha1-x"], "encoding": "blobvec"}},
+    ],
+)
+def test_files_that_cannot_travel_are_refused_by_name(files: Any) -> None:
+    with pytest.raises(FormatError, match=r"system\.files"):
+        started_with(TMP, files)
+
+
+def test_a_job_in_a_job_knows_the_way_from_the_top() -> None:
+    start = started_with(TMP, {})
+    assert start.env["FLUX_JOB_ID_PATH"] == f"/ƒ1/{start.env['FLUX_JOB_ID']}"
+    assert start.env["FLUX_KVS_NAMESPACE"] == "job-7"
+    assert start.pmi == {
+        "flux.instance-level": "2",
+        "flux.taskmap": '{"version":1,"map":[[0,1,1,1]]}',
+        "PMI_process_mapping": "(vector,(0,1,1))",
+    }
+    without = started_with({}, {})
+    assert (without.pmi, without.tmpdir) == (None, False)

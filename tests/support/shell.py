@@ -57,14 +57,14 @@ class Shell:
         await self.hear(ShellConnected)
 
     def start(self, jobid: int, *argv: str, ntasks: int = 1, **options: Any) -> None:
-        """Ask for a job of `ntasks` tasks; `options` are env, cwd, cores, limits, input and pmi."""
+        """Ask for a job of `ntasks` tasks; `options` are env, cores and what `Start` has."""
         env = {"PATH": "/usr/bin:/bin", MARK: str(self.directory)} | options.get("env", {})
         cores = options.get("cores", [])
         tasks = [Task(taskid, {"FLUX_TASK_RANK": str(taskid)}, cores) for taskid in range(ntasks)]
         cwd, input_ = options.get("cwd", "/"), options.get("input", False)
         limits = options.get("limits", {})
-        pmi = options.get("pmi")
-        self.send(Start(jobid, list(argv), env, cwd, tasks, input_, limits, pmi=pmi))
+        more = {key: options[key] for key in ("pmi", "tmpdir", "files") if key in options}
+        self.send(Start(jobid, list(argv), env, cwd, tasks, input_, limits, **more))
 
     async def hear(self, kind: type[T], jobid: int | None = None) -> T:
         """The next thing of that kind, of that job if one is given; others are passed over."""

@@ -32,7 +32,7 @@ from flux_trio.client import (
     open_client,
 )
 from flux_trio.client.jobs import watch_eventlog
-from flux_trio.cores.exec.tasks import PATH_VARIABLE, TOP
+from flux_trio.cores.exec.tasks import PATH_VARIABLE, TMPDIR_VARIABLE, TOP
 from flux_trio.formats import (
     Event,
     FormatError,
@@ -64,6 +64,7 @@ NOT_INHERITED: Final = (
     "FLUX_JOB_NNODES",
     "FLUX_TASK_LOCAL_ID",
     PATH_VARIABLE,
+    TMPDIR_VARIABLE,
     "FLUX_KVS_NAMESPACE",
     "PMI_FD",
     "PMI_RANK",

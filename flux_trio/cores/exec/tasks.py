@@ -5,6 +5,7 @@ The environment of a task is that of the jobspec, with what the instance adds, a
 - `FLUX_JOB_ID` (F58), `FLUX_JOB_SIZE` (tasks), `FLUX_JOB_NNODES` (ranks of R),
 - `FLUX_JOB_ID_PATH`, if the instance tells its own: the jobs around this one, the outermost first,
   and `FLUX_KVS_NAMESPACE`, both as flux-core's brokers read them in a job,
+- `FLUX_JOB_TMPDIR`, if the instance has directories for jobs: with the files of the jobspec,
 - `FLUX_TASK_RANK` (in the job), `FLUX_TASK_LOCAL_ID` (on its rank),
 - `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`: its execution target,
 - CUDA_VISIBLE_DEVICES: its gpus.
@@ -25,9 +26,12 @@ Left out: labels of output; `map:` and the other forms of flux-core's `cpu-affin
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from contextlib import suppress
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -42,7 +46,7 @@ from flux_trio.formats import (
     format_fluid,
     format_pmi_taskmap,
 )
-from flux_trio.shell.protocol import PMI_VALUE_CHARS_MAX, STREAMS, Start, Task
+from flux_trio.shell.protocol import PMI_VALUE_CHARS_MAX, STREAMS, Start, Task, TravelingFile
 
 Affinity: TypeAlias = Literal["on", "off", "per-task"]
 
@@ -180,6 +184,8 @@ def limits_of(jobspec: Jobspec) -> dict[str, int]:
     return limits
 
 
+FILES: Final = "system.files"
+TMPDIR_VARIABLE: Final = "FLUX_JOB_TMPDIR"
 PATH_VARIABLE: Final = "FLUX_JOB_ID_PATH"
 TOP: Final = "/"  # the path of an instance that is in no job
 FORCE_ASCII: Final = "FLUX_F58_FORCE_ASCII"  # a variable of a job that asks for ids in ASCII
@@ -215,20 +221,70 @@ def start_request(
         raise LayoutError(str(error)) from None
     tasks = _bound(affinities, resources, placements)
     command = list(jobspec.tasks[0].command)
-    templates = _Templates(jobspec)
+    base = environment.get(TMPDIR_VARIABLE)
+    tmpdir = "" if base is None else f"{base}/{jobid}"
+    templates = _Templates(jobspec, tmpdir)
     if templates:
         tasks = templates.fill_in(jobid, name, resources, placements, tasks)
     order = {} if affinities.gpus == "off" else GPU_ORDER
     environ = order | given | dict(environment) | of_job
     pmi = None
+    if tmpdir:
+        environ[TMPDIR_VARIABLE] = tmpdir
     if (path := environment.get(PATH_VARIABLE)) is not None:
         environ[PATH_VARIABLE] = path = f"{path.rstrip('/')}/{name}"
         environ["FLUX_KVS_NAMESPACE"] = f"job-{jobid}"
         pmi = pmi_values(path, resources, placements)
     cwd, limits = jobspec.cwd or "/", limits_of(jobspec)
     return Start(
-        jobid, command, environ, cwd, tasks, takes_input(jobspec), limits, appends(jobspec), pmi
+        jobid,
+        command,
+        environ,
+        cwd,
+        tasks,
+        takes_input(jobspec),
+        limits,
+        appends(jobspec),
+        pmi,
+        tmpdir=bool(tmpdir),
+        files=files_of(jobspec) if tmpdir else [],
     )
+
+
+class _File(msgspec.Struct):
+    """An entry of `attributes.system.files`: its data, as `encoding` says; without it any JSON."""
+
+    data: Any
+    mode: int = 0o600
+    encoding: str | None = None
+
+
+def files_of(jobspec: Jobspec) -> list[TravelingFile]:
+    """Return the files that travel with a jobspec (RFC 37). Raises FormatError."""
+    files = []
+    given = jobspec.attribute(FILES)
+    for name, value in given.items() if isinstance(given, dict) else ():
+        where = f"{FILES}.{name}"
+        parts = name.split("/")
+        if name.startswith("/") or ".." in parts or not all(parts) or "\0" in name:
+            raise FormatError("the name of a file below the job's directory", name, FILES)
+        try:
+            file = msgspec.convert(value, _File)
+        except msgspec.ValidationError as error:
+            raise FormatError.of_msgspec(error).at(where) from None
+        files.append(TravelingFile(name, _data_of(file, where), file.mode))
+    return files
+
+
+def _data_of(file: _File, where: str) -> bytes:
+    if file.encoding is None:
+        return msgspec.json.encode(file.data)
+    if isinstance(file.data, str) and file.encoding == "utf-8":
+        return file.data.encode()
+    if isinstance(file.data, str) and file.encoding == "base64":
+        with suppress(binascii.Error):
+            return base64.b64decode(file.data, validate=True)
+    raise FormatError("data in the encoding utf-8 or base64", file.encoding, where)
 
 
 def pmi_values(
@@ -280,8 +336,9 @@ def _of_task(place: Placement, host: str) -> dict[str, str]:
 class _Templates:
     """The parts of a jobspec that may have tags; false if there are no tags."""
 
-    def __init__(self, jobspec: Jobspec) -> None:
+    def __init__(self, jobspec: Jobspec, tmpdir: str) -> None:
         self._jobspec = jobspec
+        self._tmpdir = tmpdir  # "" if the job has none
         self._files = redirects_of(jobspec)
         command = list(jobspec.tasks[0].command)
         self._command = command if any(map(has_tags, command)) else []
@@ -302,6 +359,8 @@ class _Templates:
         """Return the tasks with tags filled in; `name` is the job id in F58."""
         hosts = resources.hosts
         of_job = job_tags(jobid, name, self._jobspec, len(placements), resources.nnodes)
+        if self._tmpdir:
+            of_job = {**of_job, "tmpdir": self._tmpdir}
         of_node = {
             rank: node_tags(node, rank, hosts[rank], resources.cores(rank), resources.gpus(rank))
             for node, rank in enumerate(resources.ranks)

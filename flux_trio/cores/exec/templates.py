@@ -2,7 +2,7 @@
 
 Pure. {{id}} ({{id.dec}} and the other forms of an id), {{name}}, {{nnodes}}, {{size}}, {{task.id}},
 {{task.index}}, {{node.id}}, {{node.name}}, {{node.cores}} and the other tags of flux-core's shell;
-an unknown tag stays as it is. Left out: {{tmpdir}}, because jobs have no directory of their own.
+an unknown tag stays as it is. So does {{tmpdir}} where jobs have no directory of their own.
 """
 
 from __future__ import annotations
