@@ -120,6 +120,8 @@ async def test_success_waits_for_the_commit(tmp_path: Path) -> None:
         stats = await served.answer(topics.stats_of(topics.SCHED))
         assert isinstance(stats.payload, dict)
         assert (stats.payload["granting"], stats.payload["allocated"]) == (1, 0)
+        said = [getattr(each, "topic", "") for each in served.peer.came]  # and not asked for yet
+        assert topics.SCHED_ALLOC not in said
         served.peer.send(Response(commit.topic, {"rootseq": 1}, 0, commit.matchtag))
         assert (await served.answer()).topic == topics.SCHED_ALLOC
 

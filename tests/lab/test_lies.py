@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import msgspec
@@ -58,6 +59,20 @@ def test_key_to_remove_may_be_a_path(key: str, expected: Any) -> None:
 def test_path_goes_into_arrays_and_texts_of_json(key: str, text: str) -> None:
     (said,) = ChangedKey(WHICH, f"ops.0.2.{key}", 5).in_place_of(COMMIT)
     assert said.payload == {"ops": [["put", "job.1.R", text]]}
+
+
+def test_path_goes_into_values_of_fluxs_kvs() -> None:
+    """They are texts of JSON in base64 (RFC 11)."""
+
+    def commit(text: str) -> Request:
+        data = base64.b64encode(text.encode()).decode()
+        value = {"ver": 1, "type": "val", "data": data}
+        ops = [{"key": "job.1.R", "flags": 0, "dirent": value}]
+        return Request(topics.KVS_COMMIT, {"ops": ops}, 7)
+
+    lie = ChangedKey(WHICH, "ops.0.dirent.data.list.1", 5)
+    (said,) = lie.in_place_of(commit('{"version":1,"list":[1,2]}'))
+    assert said == commit('{"version":1,"list":[1,5]}')
 
 
 def test_what_is_changed_keeps_its_place() -> None:

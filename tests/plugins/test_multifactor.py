@@ -280,8 +280,9 @@ def test_bank_and_project_are_written_down(start: Start, edit: Edit) -> None:
     }
 
 
-def test_what_is_owed_is_told(start: Start) -> None:
-    assert start().query("multifactor")["shares"] == {str(ANN): 0.5, str(BOB): 0.5}
+def test_what_is_owed_is_told(start: Start, edit: Edit) -> None:
+    edit("user", "bob", "shares=3")
+    assert start().query("multifactor")["shares"] == {str(ANN): 0.25, str(BOB): 0.75}
 
 
 def explained(harness: PluginHarness, job: HarnessJob) -> str:

@@ -4,13 +4,17 @@ The trace has what was sent instead. `which` says in place of which message; it 
 cores send, without the answers of the broker in place of a service.
 
 A `key` may be a path: `data.status` is the key `status` in the object of `data`. A number is a
-place in an array, and a text of JSON is entered as what it says: `ops.0.2.execution.nslots` of a
-commit is in the R that its first op stores. A path that leads nowhere changes nothing.
+place in an array, and a text of JSON is entered as what it says, in base64 too: of a commit,
+`ops.0.2.execution.nslots` is in the R that its first op stores, and so is
+`ops.0.dirent.data.execution.nslots` in the edition current. A path that leads nowhere changes
+nothing.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
@@ -41,11 +45,14 @@ def changed(found: Any, path: Sequence[str], value: Any) -> Any:
     """Return a copy of `found` with `value` at the end of the path."""
     match found:
         case str():
-            try:
-                inside = msgspec.json.decode(found)
-            except msgspec.MsgspecError:
-                return found
-            return msgspec.json.encode(changed(inside, path, value)).decode()
+            with suppress(msgspec.MsgspecError):
+                return msgspec.json.encode(
+                    changed(msgspec.json.decode(found), path, value)
+                ).decode()
+            with suppress(msgspec.MsgspecError, ValueError):  # a value of Flux's kvs
+                inside = msgspec.json.decode(base64.b64decode(found, validate=True))
+                new = msgspec.json.encode(changed(inside, path, value))
+                return base64.b64encode(new).decode()
         case dict():
             key, *rest = path
             if value is REMOVED and (not rest or key not in found):

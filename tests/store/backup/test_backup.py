@@ -232,10 +232,20 @@ def test_disk_without_room_is_found_before_it_is_filled(
 ) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "state.sqlite").write_bytes(bytes(1000))
+    (tmp_path / "state" / "tokens").write_bytes(b"")
     usage = type("Usage", (), {"free": 999})()
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
+    there: list[str] = []
+    copied: list[Path] = []
+
+    def disk_usage(_: object) -> object:
+        there.extend(path.name for path in (tmp_path / "backup").iterdir())
+        return usage
+
+    monkeypatch.setattr(files.shutil, "disk_usage", disk_usage)
     with pytest.raises(BackupError) as caught:
-        take(tmp_path / "state", tmp_path / "backup", MARK, nothing)
+        take(tmp_path / "state", tmp_path / "backup", MARK, copied.append)
+    assert copied == []
+    assert there == ["backup.json"]
     assert caught.value.errnum == Errno.ENOSPC
     assert "1000 bytes are needed, the disk has room for 999" in caught.value.text
     assert not (tmp_path / "backup").exists()
