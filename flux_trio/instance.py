@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import trio
 
 from flux_trio._version import __version__
@@ -54,6 +55,7 @@ from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config, add_queue_properties, with_arguments
 from flux_trio.cores.exec.tasks import TOP
 from flux_trio.cores.job_manager.calls import User
+from flux_trio.cores.kvs_calls import commit_values, written
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, reason_of_end, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
@@ -107,6 +109,9 @@ opens instances itself (`flux_trio.testing.watched`)."""
 
 # The modules in the order of their start; they stop in reverse. Each needs those before it.
 MODULES: Final = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
+
+RESOURCES_KEY: Final = "resource.R"
+"""flux-core's resource module writes R there."""
 
 TAKE_DOWN_S: Final = 30.0
 """Seconds for all modules to end one after the other; then what is left is cancelled at once."""
@@ -247,6 +252,18 @@ class Instance:
         self._specify_modules()
         async with self.connect("broker") as handle:
             await handle.call(topics.RESOURCE_EXPIRATION, {"expiration": expiration})
+        if self._config.has_native_door:
+            await self.store_resources()
+
+    async def store_resources(self) -> None:
+        """Write resource.R, where Flux's own programs read which resources there are."""
+        text = msgspec.json.encode(self._given.inventory.to_json()).decode()
+        values = commit_values([["put", RESOURCES_KEY, text]])
+        async with self.connect("broker") as handle:
+            try:
+                await handle.call(*written(values, self._config.edition_value.kvs))
+            except FluxError as error:  # such as a full disk: the instance itself needs no key
+                self.write_log(Level.ERR, "broker", f"cannot write {RESOURCES_KEY}: {error}")
 
     def configure(self, config: Config) -> None:
         """Use `config` for all modules that are loaded from now on."""
@@ -460,6 +477,7 @@ async def _bring_up(
         native = NativeServices(instance.router, attributes, given.inventory.nnodes)
         instance.supervisor.specs["attr"] = ModuleSpec("attr", native.run)
         await instance.supervisor.load("attr")
+        await instance.store_resources()
     await _wait_until_jobs_run(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +11,13 @@ import trio
 import trio.testing
 
 from flux_trio.broker import Handle
-from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.config import Config, ExecConfig
+from flux_trio.cores.kvs_calls import look_up, value_in, written
+from flux_trio.instance import RESOURCES_KEY, Surroundings, open_instance
+from flux_trio.messages import Errno, FluxError, Response, topics
+from flux_trio.sim.run import make_machine
 from flux_trio.testing import simulated_instance
-from tests.support.asking import GUEST_USERID
+from tests.support.asking import GUEST_USERID, OWNER_USERID
 from tests.support.roles import JOB_SPEC
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
@@ -82,3 +88,18 @@ async def test_counts_begin_anew() -> None:
         async with instance.connect(userid=GUEST_USERID) as guest:
             with pytest.raises(FluxError, match="owner"):
                 await guest.call(topics.stats_clear_of(topics.RESOURCE))
+
+
+async def test_r_is_where_flux_programs_read_it_with_the_last_end(tmp_path: Path) -> None:
+    inventory = make_machine(nnodes=2, cores_per_node=4)
+    given = Surroundings(inventory=inventory, userid=OWNER_USERID, epoch=0.0, statedir=tmp_path)
+    config = Config(edition="current", exec=ExecConfig(simulate=True))
+    async with open_instance(config, given) as instance, instance.connect() as handle:
+
+        async def stored() -> Any:
+            asked = written(look_up(RESOURCES_KEY), config.edition_value.kvs)
+            return json.loads(value_in(Response(asked[0], await handle.call(*asked), 0, 1)) or "")
+
+        assert await stored() == inventory.to_json()
+        await instance.set_expiration(100.0)
+        assert (await stored())["execution"]["expiration"] == 100.0
