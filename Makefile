@@ -45,6 +45,9 @@ real-verbs: $(READY) ## what Flux's own programs say to us and to flux-core; nee
 real-tests: $(READY) ## flux-core's own tests on us; FLUX_SOURCE is its built source, FILES some (2 h)
 	$(BIN)/python -m tests.real.examiner $(FILES) $(ARGS)
 
+real-conformance: $(READY) ## who keeps which clause, and how fast: a page; needs `flux` (12 min)
+	$(BIN)/python -m tests.real.conformance $(ARGS)
+
 administration: $(READY) ## hours of random administration, judged; HOURS=A:B, EDITION (20 min)
 	$(PYTEST) -n2 --dist=worksteal tests/judge/test_random_administration.py \
 		--administration $(or $(HOURS),0:300) --edition $(or $(EDITION),classic) $(ARGS)

@@ -149,6 +149,7 @@ class _ModuleProcess:
         self._connection = connection
         self._process = process
         self._task_status = task_status
+        self._trace = router.trace
         self._door = DoorTopics(router, handle.peer).methods
         self._streams: set[int] = set()  # matchtags of its open calls of streams
         self._status = 0  # what it said last
@@ -213,8 +214,10 @@ class _ModuleProcess:
 
     def _ask_to_end(self) -> float:
         """Ask the module to end; return how many seconds it has for that."""
-        topic = shutdown_of(self._handle.name)
-        self._send(Request(topic, flags=NORESPONSE, rolemask=ROLE_OWNER))
+        name = self._handle.name
+        request = Request(shutdown_of(name), flags=NORESPONSE, rolemask=ROLE_OWNER)
+        self._trace.received(name, "", request, self._trace.sent("broker", name, request))
+        self._send(request)
         return END_S_MAX
 
     def _kill(self, reason: str) -> None:

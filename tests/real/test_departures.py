@@ -10,6 +10,8 @@ import subprocess
 
 import pytest
 
+from tests.real.conformance.page import FLUXION_SCRIPTS
+from tests.support.live_scheduling import FLUXION, FLUXION_MODULES, fluxion_path
 from tests.support.real_flux import NEEDS_FLUX, REAL, STORY_S_MAX
 
 pytestmark = NEEDS_FLUX
@@ -33,11 +35,31 @@ SHOWN = {
 """What each script says that it got."""
 
 
+OF_FLUXION = {
+    "no-nslots.sh": [r'"version": ?1'],
+    "alloc-answered-with-enosys.sh": [r"sched\.alloc \[0\] ENOSYS"],
+    "denied-while-drained.sh": [r"^F .*unsatisfiable"],
+}
+"""The same of fluxion's."""
+
+
+@pytest.mark.skipif(
+    None in map(fluxion_path, FLUXION), reason=f"no modules of fluxion in ${FLUXION_MODULES}"
+)
+@pytest.mark.parametrize("script", OF_FLUXION)
+def test_departure_of_fluxion_is_shown_by_its_script(script: str) -> None:
+    _is_shown(["-s", "2", str(REAL / "departures" / "fluxion" / script)], OF_FLUXION[script])
+
+
 @pytest.mark.parametrize("script", SHOWN)
 def test_departure_is_shown_by_its_script(script: str) -> None:
     interpreter = ["flux", "python"] if script.endswith(".py") else []
+    _is_shown([*interpreter, str(REAL / "departures" / script)], SHOWN[script])
+
+
+def _is_shown(command: list[str], shown: list[str]) -> None:
     done = subprocess.run(
-        ["flux", "start", *interpreter, str(REAL / "departures" / script)],
+        ["flux", "start", *command],
         capture_output=True,
         timeout=STORY_S_MAX,
         check=False,
@@ -45,8 +67,8 @@ def test_departure_is_shown_by_its_script(script: str) -> None:
     )
     expected = re.findall(r"^expected: (.+)", done.stdout, re.MULTILINE)
     got = re.findall(r"^got: +(.+)", done.stdout, re.MULTILINE)
-    assert len(expected) == len(got) == len(SHOWN[script]), done.stdout + done.stderr
-    for said, wanted in zip(got, SHOWN[script], strict=True):
+    assert len(expected) == len(got) == len(shown), done.stdout + done.stderr
+    for said, wanted in zip(got, shown, strict=True):
         assert re.search(wanted, said)
     assert done.returncode == 1, done.stderr
 
@@ -54,3 +76,5 @@ def test_departure_is_shown_by_its_script(script: str) -> None:
 def test_every_script_is_played() -> None:
     scripts = {path.name for path in (REAL / "departures").glob("*.*")} - {"said.sh"}
     assert scripts == SHOWN.keys()
+    scripts = {path.name for path in (REAL / "departures" / "fluxion").iterdir()} - {"loaded.sh"}
+    assert scripts == OF_FLUXION.keys() == set(FLUXION_SCRIPTS.values())

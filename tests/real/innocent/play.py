@@ -64,6 +64,7 @@ class Player:
         self.scheduler = scheduler
         self.nodes = nodes
         self.draw = random.Random(seed)
+        self.lacks: tuple[str, ...] = ()  # modules that the instance does not have
         self.jobs: list[int] = []
         self.refused: list[str] = []
 
@@ -297,18 +298,22 @@ async def without_sched(player: Player) -> AsyncIterator[None]:
     if player.scheduler.is_ours:
         await player.scheduler.end()
     else:
-        await flux("module", "remove", player.scheduler.name)
+        await player.scheduler.remove()
     yield
     if player.scheduler.is_ours:
         await player.scheduler.start()
     else:
-        await flux("module", "load", player.scheduler.name)
+        await player.scheduler.load()
 
 
 @act("reload job-manager")
 async def reload_job_manager(player: Player, _jobs: list[int]) -> None:
     """All that talk to it are removed before it, and loaded after it."""
-    others = ("job-ingest", "job-list", "job-info", "job-exec")
+    others = [
+        name
+        for name in ("job-ingest", "job-list", "job-info", "job-exec")
+        if name not in player.lacks
+    ]
     async with without_sched(player):
         for name in others:
             await flux("module", "remove", name)
@@ -322,7 +327,7 @@ def _reloading(*names: str) -> Any:
         for name in names:
             if name == "sched":
                 await player.scheduler.reload()
-            else:
+            elif name not in player.lacks:
                 await flux("module", "reload", name)
 
     return reload

@@ -1,0 +1,124 @@
+"""What the last run has found, as it is kept in `results.json` beside this file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flux_trio import __version__
+from tests.support.live_scheduling import FLUXION_MODULES
+
+FILE: Final = Path(__file__).with_name("results.json")
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A clause that a party has broken: how often, and what the judge says of the first time."""
+
+    clause: str
+    count: int
+    text: str
+
+
+class Found(msgspec.Struct):
+    """What a testee's stories show of one party; `all` has the clauses that can be judged."""
+
+    kept: set[str] = msgspec.field(default_factory=set)
+    broken: dict[str, Broken] = msgspec.field(default_factory=dict)
+    all: set[str] = msgspec.field(default_factory=set)
+
+    def add(self, other: Found) -> None:
+        """Take in what other stories have shown."""
+        for clause, each in other.broken.items():
+            mine = self.broken.get(clause)
+            count = each.count + (mine.count if mine else 0)
+            self.broken[clause] = msgspec.structs.replace(mine or each, count=count)
+        self.kept |= other.kept
+        self.kept -= self.broken.keys()
+        self.all |= other.all
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many clauses are kept, broken and not exercised."""
+        nothing = self.all - self.kept - self.broken.keys()
+        return len(self.kept), len(self.broken), len(nothing)
+
+
+class Examined(msgspec.Struct):
+    """What was seen of a testee: by party, and what of the stories it did not play to the end."""
+
+    date: str
+    parties: dict[str, Found] = {}
+    wrong: dict[str, str] = {}
+    njobs: int = 0
+    nrecords: int = 0
+
+    def summary(self) -> str:
+        counts = ", ".join(f"{name} {found.counts}" for name, found in self.parties.items())
+        return f"{counts}; {self.njobs} jobs, {len(self.wrong)} kinds that did not end"
+
+
+class Speeds(msgspec.Struct):
+    """The rates of each scheduler, in jobs a second, and what the machine was."""
+
+    machine: str
+    rates: dict[str, list[float]]
+
+
+class Results(msgspec.Struct):
+    """All that the page says."""
+
+    versions: dict[str, str] = {}
+    testees: dict[str, Examined] = {}
+    speeds: Speeds | None = None
+
+
+def read() -> Results:
+    """Return what was found last."""
+    if not FILE.exists():
+        return Results()
+    return msgspec.json.decode(FILE.read_bytes(), type=Results)
+
+
+def write(results: Results) -> None:
+    """Keep what was found."""
+    encoded = msgspec.json.encode(results, order="deterministic")
+    FILE.write_bytes(msgspec.json.format(encoded, indent=1) + b"\n")
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def machine() -> str:
+    """Return what else the machine has to do."""
+    busy = os.getloadavg()[0]
+    return f"{os.cpu_count()} processors, load {busy:.1f} at the beginning, {today()}"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what is examined."""
+    return {
+        "flux-trio": __version__,
+        "flux-core": _said_by("flux", "version").partition("\n")[0].split()[-1],
+        **_fluxion(),
+    }
+
+
+def _fluxion() -> dict[str, str]:
+    """Return the version of fluxion, by git where its modules are built in a checkout."""
+    places = os.environ.get(FLUXION_MODULES, "")
+    if not places:
+        return {}
+    place = places.partition(":")[0]
+    found = _said_by("git", "-C", place, "log", "-1", "--format=%h of %cs")
+    return {"fluxion": found.strip() or "unknown"}
+
+
+def _said_by(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout

@@ -1,0 +1,66 @@
+"""flux-core's schedulers and fluxion, unmodified, schedule for an instance of flux-trio.
+
+They are loaded from their files by flux-core's own loaders. Each has a thousand jobs, and then
+those of a log of Lassen, while the monitor judges the instance.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.real.conformance.testees import Testee, testees
+from tests.support.real_flux import NEEDS_FLUX, REAL
+
+NJOBS = 1000
+LOG = REAL.parent / "data" / "workloads" / "lassen-100.csv"
+LOAD_S_MAX = 900.0
+CONFIG = """
+edition = "current"
+[exec]
+simulate = true
+[[resource.config]]
+hosts = "node[0-127]"
+cores = "0-43"
+"""
+
+BROKEN = {"fluxion": {"20.nslots.3"}}
+"""The clauses that a scheduler breaks here, and that are known of it."""
+
+
+def schedulers() -> list[Testee]:
+    """Those of others that can be loaded here."""
+    if not os.environ.get("PATH") or NEEDS_FLUX[1].args[0]:
+        return []
+    return [each for each in testees() if each.is_ours and not each.scheduler_is_ours]
+
+
+@pytest.mark.real_flux
+@NEEDS_FLUX[1]
+@pytest.mark.parametrize("testee", schedulers(), ids=lambda each: Path(each.scheduler).stem)
+def test_a_thousand_jobs_and_a_log_are_scheduled_and_nothing_unknown_is_broken(
+    testee: Testee, tmp_path: Path
+) -> None:
+    config = tmp_path / "current.toml"
+    config.write_text(CONFIG)
+    start = [sys.executable, "-m", "flux_trio", "start", "-c", str(config), "--monitor"]
+    start += ["--statedir", str(tmp_path / "s")]
+    program = [sys.executable, "-m", "tests.real.loads", testee.scheduler, str(NJOBS), str(LOG)]
+    done = subprocess.run(
+        [*start, *program],
+        cwd=REAL.parents[1],
+        env={**os.environ, "FLUX_URI": f"local://{tmp_path}/s/local-0"},
+        capture_output=True,
+        timeout=LOAD_S_MAX,
+        check=False,
+        text=True,
+    )
+    njobs = NJOBS + 100
+    assert f"{njobs} jobs: {njobs} successful" in done.stdout, done.stderr[-4000:]
+    broken = set(re.findall(r"\b([0-9]+\.[a-z-]+\.[0-9]+) broken", done.stderr))
+    assert broken == BROKEN.get(testee.scheduler, set()), done.stderr[-4000:]
