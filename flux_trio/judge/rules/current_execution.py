@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, one_of, require_key
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, job_id, payload, sent
-from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.engine.view import Place, Seen
+from flux_trio.judge.rules.rfc32_shells import ENDED, FINISH, WRITES, finishes, is_greatest
 from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
 from flux_trio.judge.views.durable import DOUBTS, DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG
-from flux_trio.judge.views.execution import LINK, START, STARTS, is_open, link_of, start_of
+from flux_trio.judge.views.execution import LINK, START, STARTS, Start, is_open, link_of, start_of
 from flux_trio.judge.views.expiring import END
 from flux_trio.judge.views.holding import WRITTEN, Written
+from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.resource_sets import carried, number_of, resources_in
 from flux_trio.judge.views.traits import CARRIES_R
 from flux_trio.messages import topics
@@ -61,6 +64,21 @@ def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Findin
         text = f"job {job_id(record)}: expected no reattached after {before[0]}"
         return Broken(text, (start.place(before[0]),))
     return True
+
+
+def _without_exception(record: Record, seen: Seen) -> Iterator[tuple[int, int, int, Place]]:
+    """Yield what `finishes` does of the jobs without an exception whose status goes before."""
+    for end in finishes(record, seen):
+        life: Life | None = seen.at(LIFE, end[0])
+        start: Start | None = seen.at(STARTS, end[0])
+        is_fatal = start is not None and start.place("fatal")
+        if life is not None and not life.fatal and not is_fatal:
+            yield end
+
+
+@RULES.each("32.start.32", FINISH, WRITES, of=_without_exception, views=[ENDED, LIFE, STARTS])
+def the_status_is_of_the_shells_without_an_exception(end: tuple[int, int, int, Place]) -> Finding:
+    return is_greatest(*end)
 
 
 _ROUNDING_S: Final = 1e-6

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.formats import Event, format_eventlog, job_key
 from flux_trio.instance import MODULES
 from flux_trio.messages import Errno, FluxError, Request, respond, topics
 from tests.support.scenarios import Stage, breaking, scenario
@@ -45,6 +46,13 @@ class Executor:
         assert answer is not None
         self.handle.send(answer)
 
+    async def log(self, jobid: int, how: str, *events: tuple[str, dict[str, Any]]) -> None:
+        """Write to the job's own eventlog."""
+        now = trio.current_time()
+        lines = [Event(now, name, context) for name, context in events]
+        key = job_key(jobid, "guest.exec.eventlog")
+        await self.handle.call(topics.KVS_COMMIT, {"ops": [[how, key, format_eventlog(lines)]]})
+
     def end(self, jobid: int, ranks: str = "0") -> None:
         """The job has run well."""
         self.say(jobid, "finish", status=0)
@@ -80,6 +88,26 @@ async def execution_by_hand(stage: Stage) -> None:
         hand.say(broken, "exception", severity=0, type="exec", note="no shell")
         hand.say(broken, "release", ranks="0", final=True)
         await stage.settle()
+
+
+@scenario(modules=BY_HAND)
+async def shells_in_the_log(stage: Stage) -> None:
+    """The service tells in the job's own log of its shells, before and after it says finish."""
+    async with executor(stage, "sim-exec") as hand:
+        assert await hand.hello() == 0
+        for is_first in (True, False):
+            job = await stage.submit(ntasks=4)
+            await hand.take()
+            hand.say(job, "start")
+            await hand.log(job, "put", ("shell.init", {"leader-rank": 0, "size": 2}))
+            ends = [("shell-exit", {"rank": 0, "wait_status": 0}), ("complete", {"status": 256})]
+            if is_first:
+                await hand.log(job, "append", *ends)
+            hand.say(job, "finish", status=256)
+            if not is_first:
+                await hand.log(job, "append", *ends)
+            hand.say(job, "release", ranks="0-1", final=True)
+            await stage.settle()
 
 
 @scenario(modules=BY_HAND)
