@@ -40,7 +40,7 @@ real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 m
 	$(PYTEST) -n0 -m real_flux $(ARGS)
 
 real-verbs: $(READY) ## what Flux's own programs say to us and to flux-core; needs `flux` (5 min)
-	$(BIN)/python -m pytest -n0 -m real_flux tests/real/test_verbs.py $(ARGS)
+	$(PYTEST) -n0 -m real_flux tests/real/test_verbs.py $(ARGS)
 
 real-tests: $(READY) ## flux-core's own tests on us; FLUX_SOURCE is its built source, FILES some (2 h)
 	$(BIN)/python -m tests.real.examiner $(FILES) $(ARGS)
