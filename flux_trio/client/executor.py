@@ -62,6 +62,7 @@ class FluxTrioFuture(Future[Any]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._pid = os.getpid()
         self._lock = threading.RLock()
         self._job: Future[int] = Future()
         self._events: list[Event] = []
@@ -71,9 +72,25 @@ class FluxTrioFuture(Future[Any]):
         """Wait until the job is submitted, at most `timeout` seconds; return its id.
 
         Raises TimeoutError, CancelledError if the future was cancelled before, and the error of
-        the submission.
+        the submission; ConnectionLost in a fork of the process, where nothing ends the wait.
         """
+        self._check_process(self._job)
         return self._job.result(timeout)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the result as that of `Future`; ConnectionLost in a fork, as for `jobid`."""
+        self._check_process(self)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the error as that of `Future`; ConnectionLost in a fork, as for `jobid`."""
+        self._check_process(self)
+        return super().exception(timeout)
+
+    def _check_process(self, waited_for: Future[Any]) -> None:
+        """Raise ConnectionLost if only the thread of another process could end a wait."""
+        if not waited_for.done():
+            check_process(self._pid)
 
     def add_jobid_callback(self, callback: Callable[[FluxTrioFuture], object]) -> FluxTrioFuture:
         """Call `callback` with this future when the job has its id; at once if it has."""

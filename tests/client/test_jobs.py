@@ -221,18 +221,29 @@ def say(function, *given):
         print(type(error).__name__, "of which this one is a fork" in str(error), flush=True)
 client, executor = connect(), FluxTrioExecutor()
 job = client.submit(command_jobspec(["true"]))
+done, waits = executor.submit(["true"]), executor.submit(["sleep", "1000"])
+done.result(), waits.jobid()
+held = executor.attach(client.submit(command_jobspec(["true"]), urgency=0).id)
 if child := os.fork():
     print(os.waitpid(child, 0)[1], executor.submit(abs, -1).result(), job.result())
+    client.job(waits.jobid()).cancel()
+    client.job(held.jobid()).cancel()
     executor.shutdown()
 else:
     say(client.call, "broker.info")
     say(job.state)
     say(executor.submit, ["true"])
+    for future in waits, held:
+        say(future.result)
+        say(future.exception)
+    print(done.result(), waits.jobid(), flush=True)
     os._exit(0)  # as processes of multiprocessing do
 """
     with program(text) as running:
         out, err = running.communicate(timeout=DEADLINE_S)
-    assert out.splitlines() == ["ConnectionLost True"] * 3 + ["0 1 0"], err
+    *said, known, parent = out.splitlines()
+    assert (said, parent) == (["ConnectionLost True"] * 7, "0 1 0"), err
+    assert known.split()[0] == "0", "what had ended before is known"
 
 
 def test_a_future_is_cancelled_before_its_job_is_submitted() -> None:
