@@ -130,11 +130,15 @@ class NamespaceCreate(msgspec.Struct, frozen=True):
 
 
 class StoredNamespace(msgspec.Struct):
-    """What the kvs knows of a namespace, as it is stored; `rootseq` counts its commits."""
+    """What the kvs knows of a namespace, as it is stored; `rootseq` counts its commits.
+
+    `nbytes` are those that guests have written, keys among them; an unlink gives nothing back.
+    """
 
     owner: int
     flags: int = 0
     rootseq: int = 0
+    nbytes: int = 0
 
 
 class NamespaceListed(msgspec.Struct, frozen=True):

@@ -1,8 +1,9 @@
 """Leaving secrets out of a trace: new tokens, and the environments of jobs.
 
 An environment is `attributes.system.environment` of a jobspec (RFC 25), as JSON in a message, or as
-text in a value of the kvs; and the key of an update of it. What is left is an empty environment,
-with the variables that cores go by (`READ`) and what is no variable, which a core refuses.
+text in a value of the kvs, also in base64 as flux-core has it; and the key of an update of it. What
+is left is an empty environment, with the variables that cores go by (`READ`) and what is no
+variable, which a core refuses.
 
 A core that is given a jobspec without them does the same, but for the environments in what it does.
 So a trace without them can be replayed, if environments, and the bytes of jobs in which they count,
@@ -12,10 +13,12 @@ are left out of what is compared.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
+from flux_trio.formats import FormatError, treeobj
 from flux_trio.messages import topics
 
 READ: Final = ("FLUX_F58_FORCE_ASCII",)
@@ -23,6 +26,8 @@ READ: Final = ("FLUX_F58_FORCE_ASCII",)
 
 _KEY: Final = "environment"
 _WORD: Final = _KEY.encode()
+_IN_BASE64: Final = (b"ZW52aXJvbm1lbn", b"Vudmlyb25tZW50", b"lbnZpcm9ubWVud")
+"""What base64 has of the word, by its place in the three bytes of a group."""
 _TOKEN_TOPIC: Final = topics.BROKER_TOKEN.encode()
 _PARENT: Final = "system"
 _UPDATED: Final = "attributes.system.environment"
@@ -37,9 +42,12 @@ def lines_without_secrets(lines: bytes, *, environments: bool) -> bytes:
     """Return lines of a trace without tokens, and without environments unless they are to stay."""
     if _TOKEN_TOPIC in lines:
         lines = _each_with(_TOKEN_TOPIC, lines, _without_token)
-    if environments or _WORD not in lines:
+    if environments:
         return lines
-    return _each_with(_WORD, lines, lambda record: _without(record, ""))
+    for word in (_WORD, *_IN_BASE64):
+        if word in lines:
+            lines = _each_with(word, lines, lambda record: _without(record, ""))
+    return lines
 
 
 def _each_with(word: bytes, lines: bytes, change: Callable[[Any], Any]) -> bytes:
@@ -62,7 +70,7 @@ def _without_token(record: Any) -> Any:
 
 def action_without_environments(action: bytes) -> bytes:
     """Return an action of a core, as JSON, without the environments of jobs and processes."""
-    if _WORD in action or b'"env"' in action:
+    if _has_word(action) or b'"env"' in action:
         return _encode(_without(_decode(action), "", processes=True))
     return action
 
@@ -71,12 +79,17 @@ def value_without_environments(value: Any) -> Any:
     """Return a value as it comes back from a trace without the environments of jobs."""
     encoded = _encode(value)
     found = _decode(encoded)
-    return _without(found, "") if _WORD in encoded else found
+    return _without(found, "") if _has_word(encoded) else found
+
+
+def _has_word(text: bytes) -> bool:
+    return any(word in text for word in (_WORD, *_IN_BASE64))
 
 
 def _without(value: Any, key: str, *, processes: bool = False) -> Any:
     """Return what is left of a value; `key` is that of the object in which it is."""
     if isinstance(value, dict):
+        value = _value_without(value)
         return {
             name: _emptied(name, each)
             if _is_environment(name, key, processes=processes)
@@ -87,6 +100,16 @@ def _without(value: Any, key: str, *, processes: bool = False) -> Any:
         return [_without(each, key, processes=processes) for each in value]
     if isinstance(value, str) and _KEY in value:
         return _text_without(value)
+    return value
+
+
+def _value_without(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value of flux-core's kvs without the environments in its text."""
+    if treeobj.is_of_type(value, "val"):
+        with suppress(FormatError):
+            text = treeobj.text_of(value)
+            if _KEY in text:
+                return treeobj.val(_text_without(text))
     return value
 
 

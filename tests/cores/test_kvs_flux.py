@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.namespaces import EMPTY_ROOT
+from flux_trio.cores.kvs.namespaces import EMPTY_ROOT, GUEST_BYTES_MAX
 from flux_trio.cores.kvs.ops import Fetched, Stored
 from flux_trio.editions import CURRENT
 from flux_trio.formats import job_key
@@ -235,6 +235,15 @@ class TestNamespaces:
         assert kvs.one(create)[0] == Errno.EPERM
         store = asked_by_guest("store.page", {"prefix": ""})
         assert kvs.one(store)[0] == Errno.EPERM
+
+    def test_what_a_guest_writes_is_bounded_also_after_a_restart(self, kvs: FluxKvs) -> None:
+        kvs(self.create("his", GUEST))
+        half = {"namespace": "his", "flags": 0, "ops": [op("a", val("x" * (GUEST_BYTES_MAX // 2)))]}
+        assert kvs.one(asked_by_guest("kvs.commit", half))[0] == 0
+        errnum, text = FluxKvs(kvs.store).one(asked_by_guest("kvs.commit", half))
+        assert errnum == Errno.ENOSPC
+        assert f"at most {GUEST_BYTES_MAX}" in text
+        assert kvs.one(commit(*half["ops"], namespace="his"))[0] == 0  # the owner's do not count
 
     def test_that_of_a_job_is_a_view_of_its_guest(self, kvs: FluxKvs) -> None:
         kvs.one(self.create("job-1", GUEST))

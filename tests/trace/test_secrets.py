@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from flux_trio.formats import treeobj
 from flux_trio.trace.secrets import (
     action_without_environments,
     lines_without_secrets,
@@ -37,6 +38,15 @@ def update(environment: Any) -> Any:
 PLACES = {
     "a jobspec in a payload": both(lambda env: {"jobspec": jobspec(env), "urgency": 16}),
     "a text in a commit": both(lambda env: {"ops": [["put", "job.7.jobspec", text(jobspec(env))]]}),
+    **{
+        f"a treeobj, {pad} bytes further": both(
+            lambda env, pad=pad: {"val": treeobj.val(text({"y" * pad: 1, **jobspec(env)}))}
+        )
+        for pad in range(3)
+    },
+    "a treeobj in a commit": both(
+        lambda env: {"ops": [{"key": "a", "flags": 0, "dirent": treeobj.val(text(jobspec(env)))}]}
+    ),
     "a text in a text": both(lambda env: {"value": text({"again": text(jobspec(env))})}),
     "an update": both(lambda env: {"updates": update(env)}),
     "an eventlog": both(

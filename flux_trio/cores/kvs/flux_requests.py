@@ -111,6 +111,7 @@ class FluxRequests(Part):
 
     def _commit_of(self, request: Request, namespace: str, ops: list[Op]) -> Commit:
         nbytes = checked_bytes(ops) if ops else 0
+        self._namespaces.spend(namespace, request, nbytes)
         return Commit(request, ops, nbytes, namespace=namespace)
 
     def getroot(self, request: Request) -> None:

@@ -37,6 +37,7 @@ OWN_NAMES: Final = (
 )
 """The first names of keys outside `primary`."""
 NAMESPACES_MAX: Final = 100_000
+GUEST_BYTES_MAX: Final = 1 << 24  # that guests write into one namespace
 NAME_CHARS_MAX: Final = 128
 _NAME: Final = re.compile(r"[^.\x00-\x20\x7f-\x9f\ud800-\udfff\U0010ffff]+")
 _OF_JOB: Final = re.compile(r"job-(0|[1-9][0-9]{0,19})")
@@ -168,6 +169,18 @@ class Namespaces(Part):
             ]
         )
 
+    def spend(self, name: str, request: Request, nbytes: int) -> None:
+        """Count what a guest writes. Raises FluxError(ENOSPC) if that is too much."""
+        if request.is_owner or (found := self.by_name.get(name)) is None:
+            return
+        if found.nbytes + nbytes > GUEST_BYTES_MAX:
+            text = (
+                f"{name}: {found.nbytes} bytes were written, and {nbytes} more are too many: "
+                f"at most {GUEST_BYTES_MAX}"
+            )
+            raise FluxError(Errno.ENOSPC, text)
+        found.nbytes += nbytes
+
     def count(self, name: str) -> flux_kvs.Root | None:
         """Count a commit that is durable; return the new root, None without the namespace."""
         found = self.by_name.get(name)
@@ -185,7 +198,7 @@ class Namespaces(Part):
 
     def _op(self, name: str, more: int = 0) -> Op:
         found = self.by_name[name]
-        stored = StoredNamespace(found.owner, found.flags, found.rootseq + more)
+        stored = StoredNamespace(found.owner, found.flags, found.rootseq + more, found.nbytes)
         return Put(f"{KNOWN}.{name}", msgspec.json.encode(stored).decode())
 
 
