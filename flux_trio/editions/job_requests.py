@@ -87,6 +87,14 @@ class Memo(msgspec.Struct, frozen=True):
     volatile: bool = False  # the memo is in no eventlog, and gone after a restart
 
 
+class PostEvent(msgspec.Struct, frozen=True):
+    """The job-manager.post-event.post request."""
+
+    id: JobId
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\s]+$")]
+    context: dict[str, Any] | None = None
+
+
 class ListJobs(msgspec.Struct, frozen=True):
     """The job-manager.list request; 0 is no limit."""
 
@@ -243,6 +251,7 @@ OLD_URGENCY: Final = codec(OldUrgency)
 KILL: Final = codec(Kill)
 KILL_ALL: Final = codec(KillAll)
 MEMO: Final = codec(Memo)
+POST_EVENT: Final = codec(PostEvent)
 LIST: Final = codec(ListJobs)
 GETATTR: Final = codec(GetAttr)
 UPDATE: Final = codec(Update)

@@ -1,4 +1,4 @@
-"""job-manager.list and job-manager.getattr: what the job manager itself knows of jobs."""
+"""What Flux's programs ask the job manager itself: list, getattr, and an event to post."""
 
 from __future__ import annotations
 
@@ -81,3 +81,20 @@ def test_getattr_says_why_there_is_no_answer(m: ManagerScript, request_: Any, sa
     m.submit(4, userid=OWNER_USERID)
     (line,) = m.put(request_)
     assert line.split(" -> ")[1] == said
+
+
+def test_the_owner_posts_an_event_of_any_name_that_no_event_of_a_job_has(m: ManagerScript) -> None:
+    payload = {"id": 2, "name": "test", "context": {"note": "x"}}
+    assert m.ask(topics.JOB_POST_EVENT, payload) == [f"{topics.JOB_POST_EVENT} -> {{}}"]
+    assert m.context(2, "test") == {"note": "x"}
+    m.ask(topics.JOB_POST_EVENT, {"id": 2, "name": "bare"})
+    assert m.names(2)[-1] == "bare"
+    for name, said in (
+        ("clean", "EINVAL clean: expected a name"),
+        ("a b", "EPROTO"),
+        ("", "EPROTO"),
+    ):
+        (line,) = m.ask(topics.JOB_POST_EVENT, {"id": 2, "name": name})
+        assert line.split(" -> ")[1].startswith(said)
+    (line,) = m.put(asked_by_guest(topics.JOB_POST_EVENT, payload))
+    assert "EPERM" in line

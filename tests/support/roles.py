@@ -99,6 +99,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
         ),
     },
     topics.JOB_MEMO: of_job(memo={"note": "x"}),
+    topics.JOB_POST_EVENT: of_job(name="test"),
     topics.JOB_GETATTR: of_job(attrs=["jobspec"]),
     topics.JOB_MANAGER_LIST: plain({}),
     topics.JOB_EXPLAIN: of_job(),

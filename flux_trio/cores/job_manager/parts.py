@@ -178,6 +178,7 @@ class Parts(Part):
                 topics.EXEC_HELLO: self.exec.hello,
                 topics.EXEC_SERVICE: self.exec.who,
                 topics.JOB_WAIT: self.waitable.wait,
+                topics.JOB_POST_EVENT: self.memos.post_event,
                 topics.JOB_MANAGER_LIST: self.looking.list_jobs,
                 topics.JOB_PURGE: self.purge.purge,
                 topics.JOB_PURGE_ID: self.purge.purge_id,

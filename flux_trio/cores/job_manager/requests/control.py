@@ -33,7 +33,7 @@ from flux_trio.protocols import URGENCY_DEFAULT, URGENCY_MAX, URGENCY_MIN, JobEv
 
 
 class Memos(Part):
-    """Answers job-manager.memo."""
+    """Answers job-manager.memo, and job-manager.post-event.post."""
 
     def __init__(self, ledger: Ledger, limits: UserLimits) -> None:
         self._ledger = ledger
@@ -57,7 +57,23 @@ class Memos(Part):
         self._ledger.log(job, JobEvent.MEMO, payload.memo)
         self._ledger.send(respond(request))
 
+    def post_event(self, request: Request) -> None:
+        """Log an event that nobody but its reader knows; one of RFC 21 has a request of its own."""
+        wanted = job_requests.POST_EVENT.read(request)
+        if wanted.name in _KNOWN_EVENTS:
+            text = f"{wanted.name}: expected a name that no event of a job has"
+            raise FluxError(Errno.EINVAL, text)
+        job = self._ledger.asked_about(request, wanted.id, "only the owner may post events")
+        if job is None:
+            return
+        self._ledger.check_room()
+        if wanted.context is not None:
+            self._limits.check_event(request, job, event_bytes(wanted.context))
+        self._ledger.log(job, wanted.name, wanted.context)
+        self._ledger.send(respond(request))
 
+
+_KNOWN_EVENTS: Final = frozenset(each.value for each in JobEvent)
 RAISE_DENIED: Final = "guests can only raise exceptions on their own jobs"
 
 _EXCEPTION: Final = JobEvent.EXCEPTION  # looked up once: a request may be about many jobs
