@@ -128,9 +128,10 @@ HEAD: Final = """# What the judge sees in edits of recordings of flux-core
 Each message of each party, and each event of a job, is edited in the recordings of flux-core 0.88:
 as a whole (lost, twice, early, late, to another peer, refused), and in each of its fields (absent,
 null, of a wrong type, of another job, stale, one more or less, the first or last of a list lost).
-There is one edit for each role, message, field and operator: a cell. A table says, before the judge
-sees any, which clauses a cell breaks, or why it is excused. `make edits` makes this page (two
-minutes of one processor; a run that was stopped goes on).
+There is one edit for each role, message, field and operator: a cell. A table says, from the text of
+the RFCs, which clauses a cell breaks, or why it is excused. Most of its rows are older than the
+first run; those of two blocks, which say so, were added after one, where a row was too general.
+`make edits` makes this page (two minutes of one processor; a run that was stopped goes on).
 """
 
 
