@@ -259,5 +259,5 @@ def test_the_log_tells_which_file_has_the_output_of_a_stream(errors: Any) -> Non
     if errors is not None:
         paths = {"stdout": out, **({"stderr": "err"} if "path" in errors else {})}
     assert [each for each in piece if "path" in each] == [
-        {"stream": stream, "rank": "0-1", "path": path} for stream, path in paths.items()
+        {"stream": stream, "rank": "[0-1]", "path": path} for stream, path in paths.items()
     ]

@@ -50,7 +50,7 @@ def limit_of(jobspec: Jobspec, default: int) -> int:
 
 def log_begins(now: float, ntasks: int, paths: Mapping[str, str]) -> list[Event]:
     """Return the first events of the log of a job's output; `paths` has the files of streams."""
-    ranks = str(Idset.of(range(ntasks)))
+    ranks = "0" if ntasks == 1 else f"[0-{ntasks - 1}]"  # an idset as flux-core spells it here
     redirects = [rfc24.Redirect(stream, ranks, path) for stream, path in paths.items()]
     return [
         Event(now, rfc24.HEADER, rfc24.write(rfc24.header(ntasks))),
