@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -319,6 +320,19 @@ def a_reattach_of_what_has_not_started(told: Told) -> None:
 @planted("32.start.16", LIFECYCLE)
 def an_answer_of_no_type(told: Told) -> None:
     first(told, "job-exec.start", "response", type="start")["type"] = "begin"
+
+
+@planted("32.start.32", LIFECYCLE)
+def a_finish_with_less_than_its_own_log_has(told: Told) -> None:
+    """The execution service says 0, and notes another status in the job's own namespace."""
+    (said,) = messages(told, "job-exec.start", "response", type="finish")
+    event = b'{"timestamp":1.0,"name":"complete","context":{"status":256}}\n'
+    value = {"ver": 1, "type": "val", "data": base64.b64encode(event).decode()}
+    ops = [{"key": "exec.eventlog", "flags": 32, "dirent": value}]
+    noted = {"from": "job-exec", "to": "kvs", "type": "request", "topic": "kvs.commit"}
+    noted |= {"payload": {"namespace": f"job-{said['payload']['id']}", "ops": ops}}
+    at = told["messages"].index(said) + 1
+    told["messages"].insert(at, noted | {"t_rel": said["t_rel"]})
 
 
 @planted("32.start.10", LIFECYCLE)
