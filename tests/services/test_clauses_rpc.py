@@ -15,10 +15,12 @@ from flux_trio.messages import (
     Response,
     disconnect_request,
     respond,
+    service_of,
     topics,
 )
 from tests.support.asking import OWNER_USERID, asked
 from tests.support.instant_kvs import InstantKvs
+from tests.support.kvs_words import words
 from tests.support.manager_script import ManagerScript
 from tests.support.sched_script import SchedScript, answer
 from tests.support.scheduling import machine
@@ -29,7 +31,7 @@ KEY = "some.key"
 
 def watch(kvs: InstantKvs, sender: str) -> None:
     """Open a watch whose matchtag is 1, as everybody's is."""
-    (first,) = kvs.take(Request(topics.KVS_OWN.watch, {"key": KEY}, 1, int(Flag.STREAMING)), sender)
+    (first,) = kvs.take(Request(words().own.watch, {"key": KEY}, 1, int(Flag.STREAMING)), sender)
     assert first.routes == (sender,)
 
 
@@ -49,16 +51,16 @@ def watched_kvs() -> InstantKvs:
 def test_a_cancel_ends_the_senders_own_request_and_is_not_answered():
     """6.cancel.1, 6.cancel.2, 6.cancel.3, 6.matchtag.2: by sender and matchtag, with ECANCELED."""
     kvs = watched_kvs()
-    cancel = Request(topics.KVS_OWN.cancel, {"matchtag": 1}, 2, int(Flag.NORESPONSE))
+    cancel = Request(words().own.cancel, {"matchtag": 1}, 2, int(Flag.NORESPONSE))
     told = [(each.topic, each.errnum, each.routes) for each in kvs.take(cancel, "bob")]
-    assert told == [(topics.KVS_OWN.watch, Errno.ECANCELED, ("bob",))]
+    assert told == [(words().own.watch, Errno.ECANCELED, ("bob",))]
     assert watchers_told(kvs) == ["alice"]
 
 
 def test_requests_of_a_client_that_is_gone_end_without_a_response():
     """6.disconnect.2, 6.disconnect.3: and nobody else's do."""
     kvs = watched_kvs()
-    gone = disconnect_request(topics.KVS, "alice", OWNER_USERID, 0)
+    gone = disconnect_request(service_of(words().own.watch), "alice", OWNER_USERID, 0)
     assert kvs.take(gone, "alice") == []
     assert watchers_told(kvs) == ["bob"]
 

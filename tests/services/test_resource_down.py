@@ -14,6 +14,7 @@ from flux_trio.formats import Idset, parse_eventlog
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.services.inventory import core_differences
+from flux_trio.trace.kvs import operations_of
 from tests.support.asking import asked, asked_by_guest
 
 INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
@@ -43,7 +44,7 @@ class Script:
         assert isinstance(commit.payload, dict)
         if self.errnum:
             return Response(commit.topic, "no room", self.errnum, commit.matchtag)
-        self.eventlog += "".join(text for _, _, text in commit.payload["ops"])
+        self.eventlog += "".join(text for _, _, text in operations_of(commit.payload))
         return Response(commit.topic, {}, 0, commit.matchtag)
 
     def ask(self, topic: str, now: float = 5.0, **payload: str) -> list[Any]:
