@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from flux_trio.broker.router import Peer, Router
+from flux_trio.broker.services import OURS
 from flux_trio.messages import (
     NODEID_ANY,
     ROLE_OWNER,
@@ -56,7 +57,7 @@ class ModuleMethods:
     def find(self, request: Request, sender: Peer) -> Callable[[Request], Payload] | None:
         """Return what answers `request` of `sender`; None if its service does so itself."""
         service, _, method = request.topic.partition(".")
-        holder = self._router.services.get(service)
+        holder = self._holder(service)
         if holder is None or holder.drop is not None:  # of a client, which answers itself
             return None
         match method:
@@ -68,10 +69,16 @@ class ModuleMethods:
                 return partial(self._debug, sender)
         return None
 
+    def _holder(self, service: str) -> Peer | None:
+        """Return who serves `service`, or does the work of flux-core's module of that name."""
+        held = self._router.services
+        return held.get(service) or held.get(OURS.get(service, ""))
+
     def _ping(self, sender: Peer, request: Request) -> Payload:
         if not isinstance(request.payload, dict):
             raise FluxError(Errno.EPROTO, "")
-        holder = self._router.services[service_of(request.topic)]
+        holder = self._holder(service_of(request.topic))
+        assert holder is not None  # `find` has found it
         return {
             **request.payload,
             "route": "!".join([*request.routes, sender.name, holder.name]),
@@ -88,7 +95,9 @@ class ModuleMethods:
     def _debug(self, sender: Peer, request: Request) -> Payload:
         if not sender.rolemask & ROLE_OWNER:
             raise FluxError(Errno.EPERM, "Request requires owner credentials")
-        wanted, service = expect_payload(request, Debug), service_of(request.topic)
+        wanted = expect_payload(request, Debug)
+        service = service_of(request.topic)
+        service = OURS.get(service, service)
         flags = self._flags.get(service, 0)
         match wanted.op:
             case "setbit":

@@ -28,7 +28,7 @@ from flux_trio.broker.administration import Changes, WriteLog
 from flux_trio.broker.connections import Line, Outgoing, opened_line
 from flux_trio.broker.door_topics import DoorTopics
 from flux_trio.broker.module_methods import ModuleMethods
-from flux_trio.broker.native_keys import UnknownKeys
+from flux_trio.broker.native_keys import UnknownKeys, left_out
 from flux_trio.broker.router import Peer, Router
 from flux_trio.messages import (
     NODEID_ANY,
@@ -155,6 +155,10 @@ class _Client:
         if not 0 <= request.nodeid < size and request.nodeid != NODEID_ANY:
             text = f"no rank {request.nodeid}: this instance has {size}"
             self._router.refuse(child.peer, request, Errno.EHOSTUNREACH, text)
+            return
+        if (why := left_out(request.topic)) is not None:
+            text = f"{request.topic}: {why}"
+            self._router.refuse(child.peer, request, Errno.ENOSYS, text)
             return
         self._shared.unknown_keys.look_at(request)
         if (method := self._shared.methods.find(request, child.peer)) is not None:

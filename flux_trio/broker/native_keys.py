@@ -168,6 +168,14 @@ def keys_of(shape: type[msgspec.Struct]) -> frozenset[str]:
     return frozenset(shape.__struct_encode_fields__)
 
 
+def left_out(topic: str) -> str | None:
+    """Return why a request gets no more than ENOSYS; None if it is not left out."""
+    if topic in LEFT_OUT:
+        return LEFT_OUT[topic]
+    service, _, method = topic.partition(".")
+    return LEFT_OUT.get(f"{SHELL}.{method.partition('.')[0]}") if "-shell-" in service else None
+
+
 class UnknownKeys:
     """Notes keys that nobody here knows, each once."""
 

@@ -39,6 +39,8 @@ from flux_trio.messages.types import PRIVATE
 
 FLUX_VERSION: Final = "0.88.0"
 """The version of flux-core whose clients are spoken to: `flux proxy` wants it to be its own."""
+HEARTBEAT: Final = "heartbeat.pulse"
+HEARTBEAT_S: Final = 2.0  # as in flux-core
 STATE_RUN: Final = 5  # flux-core, state_machine.h: the initial program runs
 STATE_EXIT: Final = 11
 
@@ -116,10 +118,19 @@ class NativeServices:
         for service in {service_of(topic) for topic in self._methods} | LEFT_OUT.keys():
             handle.register(service)
         task_status.started()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._beat, handle)
+            while True:
+                for request in await handle.receive():
+                    if isinstance(request, Request):
+                        self._serve(handle, request)
+
+    async def _beat(self, handle: Handle) -> None:
+        """Publish the heartbeat by which `flux top` looks anew, while somebody listens."""
         while True:
-            for request in await handle.receive():
-                if isinstance(request, Request):
-                    self._serve(handle, request)
+            await trio.sleep(HEARTBEAT_S)
+            if any(peer.subscriptions.match(HEARTBEAT) for peer in self._router.peers.values()):
+                handle.send(Event(HEARTBEAT, {}))
 
     def _serve(self, handle: Handle, request: Request) -> None:
         service = service_of(request.topic)

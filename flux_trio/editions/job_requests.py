@@ -194,7 +194,7 @@ class PurgeId(msgspec.Struct, frozen=True):
     """The job-manager.purge-id request; without `force` the job is only counted."""
 
     id: JobId  # the job
-    force: bool = False  # it is purged, not only counted
+    force: bool | int = False  # it is purged, not only counted
 
 
 class Purged(msgspec.Struct, frozen=True):

@@ -402,3 +402,30 @@ async def test_debug_flags_of_a_module_are_kept_for_all_clients(door: Door) -> N
     guest = await door.connect(GUEST)
     guest.ask("echo.debug", {"op": "clr"}, 4)
     assert (await guest.come()).errnum == Errno.EPERM
+
+
+async def test_a_request_that_is_left_out_says_why(door: Door) -> None:
+    client = await door.connect()
+    for topic in ("resource.reload", "7-shell-ƒ1.proctable", "7-shell-ƒ1.terminus.0"):
+        client.ask(topic, {}, 4)
+        answer = await client.come()
+        assert answer.errnum == Errno.ENOSYS
+        assert answer.payload.startswith(f"{topic}: ")
+
+
+async def test_a_name_of_flux_core_means_the_module_that_does_its_work(door: Door) -> None:
+    async def scheduler(
+        handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        handle.register("sched")
+        task_status.started()
+        await trio.sleep_forever()
+
+    await door.load("sched", scheduler)
+    client = await door.connect()
+    client.ask("sched-simple.ping", {"seq": 1}, 4)
+    assert (await client.come()).payload["route"].endswith("!sched")
+    client.ask("sched-simple.debug", {"op": "setbit", "flags": 1}, 4)
+    assert (await client.come()).payload == {"flags": 1}
+    client.ask("sched.debug", {"op": "setbit", "flags": 2}, 4)  # the same module
+    assert (await client.come()).payload == {"flags": 3}

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from flux_trio.broker import FLUX_VERSION, NativeServices, attributes_of
-from flux_trio.messages import Errno, FluxError
+from flux_trio.broker.native_services import HEARTBEAT_S
+from flux_trio.messages import Errno, Event, FluxError
 from tests.support.modules import ModuleWorld
 
 ATTRIBUTES = attributes_of(
@@ -115,3 +117,17 @@ async def test_an_event_is_published_as_its_sender(broker: Broker) -> None:
 async def test_what_is_left_out_says_so(broker: Broker, topic: str) -> None:
     with pytest.raises(FluxError, match=f"{topic}: (one broker|no processes|the kvs|there is no)"):
         await broker.ask(topic, {})
+
+
+async def test_a_heartbeat_comes_while_somebody_listens(
+    broker: Broker, autojump_clock: trio.testing.MockClock
+) -> None:
+    before = broker.router.sequence
+    await trio.sleep(3 * HEARTBEAT_S)
+    assert broker.router.sequence == before
+    listener = broker.handle("listener")
+    listener.subscribe("heartbeat.pulse")
+    with trio.fail_after(3 * HEARTBEAT_S):
+        (event,) = await listener.receive()
+    assert isinstance(event, Event)
+    assert event.topic == "heartbeat.pulse"

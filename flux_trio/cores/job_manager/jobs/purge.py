@@ -119,7 +119,7 @@ class Purge(Part):
         if wanted.id in self._ledger.jobs:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         job_key(wanted.id, EVENTLOG)  # raises FormatError for an invalid id
-        self._begin(Named(request, wanted.id, wanted.force))
+        self._begin(Named(request, wanted.id, bool(wanted.force)))
 
     def forget(self, sender: str) -> None:
         """Drop the purges of a peer that is gone; those that have begun go on to their end.
