@@ -29,6 +29,7 @@ from docs import (
     make_one_job,
     make_plugins,
     make_tables,
+    make_verbs,
 )
 
 DOCS = Path(__file__).parent
@@ -58,6 +59,7 @@ def made() -> dict[str, str]:
     tables = {f"tables/{name}": text for name, text in make_tables.tables().items()}
     tables |= {f"faults/{name}": text for name, text in make_breaches.tables().items()}
     tables |= {f"native/{name}": text for name, text in make_native_keys.tables().items()}
+    tables |= {f"verbs/{name}": text for name, text in make_verbs.tables().items()}
     tables |= {f"exercised/{name}": text for name, text in make_exercised.tables().items()}
     tables |= {f"editions/{name}": text for name, text in make_editions.tables().items()}
     return (

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMMAND_S_MAX = 40
+COMMAND_S_MAX = 120  # a busy machine starts an instance in a job slowly
 STORY = Path(__file__).with_name("story.txt")
 F58 = re.compile(r"ƒ[1-9A-HJ-NP-Za-km-z]+")
 
