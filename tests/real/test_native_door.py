@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,3 +148,29 @@ async def test_a_child_that_asks_wrongly_is_refused_and_its_sibling_is_served(ur
 def name_of(line: dict[str, Any]) -> str:
     name: str = json.loads(line["event"])["name"]
     return name
+
+
+async def test_a_flux_core_in_a_job_has_a_broker_for_each_node_and_a_job_of_its_own(
+    uri: str,
+) -> None:
+    inside = (
+        "flux getattr size; flux getattr instance-level; flux getattr jobid-path;"
+        " flux getattr parent-uri; flux run -N2 hostname"
+    )
+    done = flux(uri, "alloc", "-N2", "sh", "-c", inside)
+    assert done.returncode == 0, done.stderr
+    size, level, path, parent, *hosts = done.stdout.splitlines()
+    assert (size, level, parent, len(hosts)) == ("2", "1", uri, 2)
+    jobid = path.removeprefix("/")
+    eventlog = said(uri, "job", "eventlog", "-f", "json", jobid).splitlines()
+    memos = [json.loads(line)["context"] for line in eventlog if '"memo"' in line]
+    assert any("uri" in memo for memo in memos)
+
+
+async def test_a_batch_script_travels_with_its_job(uri: str, tmp_path: Path) -> None:
+    output, script = tmp_path / "out", tmp_path / "script.sh"
+    script.write_text("#!/bin/sh\nflux getattr instance-level\nflux run echo from the batch\n")
+    jobid = said(uri, "batch", "-n1", f"--output={output}", str(script))
+    script.unlink()
+    said(uri, "job", "wait-event", "-t", "100", jobid, "clean")
+    assert output.read_text() == "1\nfrom the batch\n"
