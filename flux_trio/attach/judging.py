@@ -22,7 +22,7 @@ from flux_trio.judge.rules import CURRENT_RULES, ROUTED_RULES
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record, Shown
 from flux_trio.trace.module_trace import LiveModuleTrace
-from flux_trio.trace.told import Told
+from flux_trio.trace.traced_message import TracedMessage
 
 FORM: Final = "module.trace of a live flux-core"
 SHOWN: Final = Shown(crossings=False, headers=False)
@@ -89,7 +89,7 @@ class LiveJudge:
         self._scheduler = scheduler
         self._begin()
 
-    def put(self, told: Told) -> None:
+    def put(self, told: TracedMessage) -> None:
         """Take the next message."""
         self._ntold += 1
         self._trace.put(told.line(self._ntold))

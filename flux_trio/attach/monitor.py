@@ -34,7 +34,7 @@ from flux_trio.messages import (
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.process.groups import unwrapping
 from flux_trio.trace.pairing import party_of
-from flux_trio.trace.told import Told
+from flux_trio.trace.traced_message import TracedMessage
 from flux_trio.transports import Connection, ConnectionClosed, TransportError, connect_native
 
 KNOWN_VERSION: Final = "0.88"
@@ -95,7 +95,7 @@ class Monitor:
         self._asked_for = 0
         """The last of the judge's beginnings for which was asked what was before; 0 for none."""
         self._ask_at = self.began
-        self._waiting: deque[Told] = deque()
+        self._waiting: deque[TracedMessage] = deque()
         self._nlost = 0
         self._came = trio.Event()
         self._came_at = self._told_at = self.began
@@ -141,7 +141,7 @@ class Monitor:
         with suppress(ConnectionClosed):  # `read` is about to raise the error
             self._connection.send_nowait(request)
 
-    async def read(self, keep: Callable[[Told], object]) -> None:
+    async def read(self, keep: Callable[[TracedMessage], object]) -> None:
         """Take what the broker tells, until the connection ends; `keep` gets each message.
 
         FluxError if it refuses, or tells what is no message.
@@ -169,7 +169,7 @@ class Monitor:
         """Join again after a pause, as one that joins late."""
         self._resumed.set()
 
-    async def _read(self, connection: Connection, keep: Callable[[Told], object]) -> None:
+    async def _read(self, connection: Connection, keep: Callable[[TracedMessage], object]) -> None:
         while True:
             for message in await connection.receive():
                 if _is_end_of_journal(message):  # the job manager has left, and may come back
@@ -286,7 +286,7 @@ def _names(modules: Modules) -> list[str]:
     return list(dict.fromkeys((*MODULES, *found)))
 
 
-def _told(message: Message) -> Told | None:
+def _told(message: Message) -> TracedMessage | None:
     """Return what the trace tells; None for another response. FluxError."""
     if not isinstance(message, Response) or message.matchtag == _STATUS:
         return None
@@ -300,7 +300,7 @@ def _told(message: Message) -> Told | None:
         return None
     if message.errnum:
         raise FluxError(message.errnum, f"{message.topic}: {message.error_text}")
-    return expect_payload(message, Told)
+    return expect_payload(message, TracedMessage)
 
 
 def _is_end_of_journal(message: Message) -> bool:
@@ -310,7 +310,7 @@ def _is_end_of_journal(message: Message) -> bool:
     return message.errnum not in (0, Errno.ENODATA, Errno.EPERM)
 
 
-def _is_of_a_job(told: Told) -> bool:
+def _is_of_a_job(told: TracedMessage) -> bool:
     """Whether a message shows that a job goes on, and is not one of our own."""
     if told.topic == topics.JOB_JOURNAL:
         return True

@@ -13,7 +13,7 @@ from flux_trio.attach.judging import AUDITED, KEPT_MAX, LiveJudge
 from flux_trio.formats import job_key
 from flux_trio.judge import Verdict
 from flux_trio.judge.known import load_shipped
-from flux_trio.trace.told import Told
+from flux_trio.trace.traced_message import TracedMessage
 from tests.trace.test_live_module_trace import told
 
 FIRST, SECOND = 1000, 1001
@@ -45,20 +45,22 @@ def new_judge(scheduler: str = "sched-simple") -> LiveJudge:
 
 def message(
     t: float, sender: str, receiver: str, type_: int, topic: str, payload: Any = None
-) -> list[Told]:
+) -> list[TracedMessage]:
     """A message as both of its ends show it."""
     sides = (("tx", sender), ("rx", receiver))
-    return [Told(t, way, name, type_, topic, 9, payload) for way, name in sides]  # type: ignore[arg-type]
+    return [TracedMessage(t, way, name, type_, topic, 9, payload) for way, name in sides]  # type: ignore[arg-type]
 
 
-def backlog(*names: str) -> list[Told]:
+def backlog(*names: str) -> list[TracedMessage]:
     """What the job manager tells a new follower of its journal about the first job."""
     events = [{"timestamp": 90.0, "name": name, "context": {}} for name in names]
     payload = {"id": FIRST, "events": events, "R": R}
-    return [Told(101.0, "tx", "job-manager", 2, "job-manager.events-journal", 9, payload)]
+    return [TracedMessage(101.0, "tx", "job-manager", 2, "job-manager.events-journal", 9, payload)]
 
 
-def granted(t: float = 102.0, jobid: int = SECOND, sender: str = "sched-simple") -> list[Told]:
+def granted(
+    t: float = 102.0, jobid: int = SECOND, sender: str = "sched-simple"
+) -> list[TracedMessage]:
     """The second job is granted what the first one may hold."""
     ask = {"id": jobid, "priority": 16, "userid": 0, "t_submit": 101.0, "jobspec": JOBSPEC}
     success = {"id": jobid, "type": 0, "R": R}
@@ -69,7 +71,7 @@ def granted(t: float = 102.0, jobid: int = SECOND, sender: str = "sched-simple")
     ]
 
 
-def judged(judge: LiveJudge, *messages: Told) -> list[str]:
+def judged(judge: LiveJudge, *messages: TracedMessage) -> list[str]:
     """The clauses that are broken by messages that come at once."""
     for each in messages:
         judge.put(each)
@@ -126,7 +128,7 @@ def test_scheduler_that_is_no_module_is_not_asked_for_commits_that_a_trace_does_
     """The kvs is not traced, so only modules are seen to write to it."""
     journal = {"id": 7, "events": []}
     commit = message(100.5, "job-manager", "kvs", 1, "kvs.commit", {"ops": []})[:1]
-    told_by = Told(100.4, "tx", "job-manager", 2, "job-manager.events-journal", 9, journal)
+    told_by = TracedMessage(100.4, "tx", "job-manager", 2, "job-manager.events-journal", 9, journal)
     for scheduler, broken in (("sched-simple", ["27.success.1"]), ("client", [])):
         judge = new_judge(scheduler)
         assert judged(judge, told_by, *commit, *granted(102.0, sender=scheduler)) == broken
@@ -164,14 +166,14 @@ def test_after_lost_messages_nothing_is_owed_and_what_was_kept_stays() -> None:
     judge.lose(17)
     assert judge.nlost == 17
     later = messages[-1].timestamp + 5.0
-    assert judged(judge, Told(later, "rx", "job-manager", 4, "heartbeat.pulse", 0)) == []
+    assert judged(judge, TracedMessage(later, "rx", "job-manager", 4, "heartbeat.pulse", 0)) == []
     assert judge.due() == []
     assert judge.nrecords > n
     now = {id_ for id_, verdict in judge.judgement().verdicts.items() if verdict is Verdict.KEPT}
     assert kept <= now
 
 
-def later_jobs(nth: int, messages: list[Told]) -> list[Told]:
+def later_jobs(nth: int, messages: list[TracedMessage]) -> list[TracedMessage]:
     """The same messages about other jobs, some time later."""
     text = msgspec.json.encode(messages).decode()
     for jobid in {int(found) for found in re.findall(r'"id":(\d{9,})', text)}:
@@ -179,7 +181,7 @@ def later_jobs(nth: int, messages: list[Told]) -> list[Told]:
         text = text.replace(job_key(jobid, ""), job_key(jobid + (nth << 40), ""))
     seconds = nth * (messages[-1].timestamp - messages[0].timestamp + 2.0)
     text = re.sub(r"\b\d{10}\.\d+", lambda each: repr(float(each[0]) + seconds), text)
-    return msgspec.json.decode(text, type=list[Told])
+    return msgspec.json.decode(text, type=list[TracedMessage])
 
 
 def test_what_is_kept_does_not_grow_with_the_jobs_that_have_ended(
@@ -196,7 +198,7 @@ def test_what_is_kept_does_not_grow_with_the_jobs_that_have_ended(
     assert judge.judgement().is_kept
 
 
-def until_success() -> list[Told]:
+def until_success() -> list[TracedMessage]:
     """What was told up to the first SUCCESS, after which the job manager logs alloc."""
     messages = list(told())
     places = (n for n, each in enumerate(messages) if (each.topic, each.type) == ("sched.alloc", 2))
@@ -208,7 +210,7 @@ def test_what_is_due_says_for_how_long() -> None:
     assert judged(judge, *messages) == []
     assert judge.due() == []
     later = messages[-1].timestamp + 5.0
-    judged(judge, Told(later, "rx", "job-manager", 4, "heartbeat.pulse", 0))
+    judged(judge, TracedMessage(later, "rx", "job-manager", 4, "heartbeat.pulse", 0))
     ages = {each.clause: age for each, age in judge.due()}
     assert ages["27.success.6"] == pytest.approx(5.0)
     assert judge.judgement().debts
@@ -222,7 +224,7 @@ def test_what_is_due_for_long_is_due_though_its_beginning_is_not_kept(
     judged(judge, *messages)
     for n in range(5):
         later = messages[-1].timestamp + 5.0 + n
-        judged(judge, Told(later, "rx", "job-manager", 4, "heartbeat.pulse", 0))
+        judged(judge, TracedMessage(later, "rx", "job-manager", 4, "heartbeat.pulse", 0))
     ages = {each.clause: age for each, age in judge.due()}
     assert ages["27.success.6"] >= 1.0
 

@@ -16,18 +16,18 @@ from flux_trio.trace import Record, read_trace
 from flux_trio.trace.module_trace import LiveModuleTrace
 from flux_trio.trace.printed import date_of, parse_lines
 from flux_trio.trace.routed import SETTLED_S
-from flux_trio.trace.told import Told
+from flux_trio.trace.traced_message import TracedMessage
 
 DATA = Path(__file__).parents[1] / "data"
 TRACES = sorted((DATA / "module-traces").glob("*.trace"))
 
 
-def told() -> Iterator[Told]:
+def told() -> Iterator[TracedMessage]:
     """What flux-core's module.trace told of the job manager while jobs ran."""
     for line in (DATA / "wire-captures" / "modtrace.jsonl").read_text().splitlines():
         record = json.loads(line)
         if record["topic"] == "module.trace" and record["type"] == "rsp":
-            yield msgspec.convert(record["p"], Told)
+            yield msgspec.convert(record["p"], TracedMessage)
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
@@ -70,7 +70,7 @@ def test_what_is_told_is_printed_as_a_trace_is_read() -> None:
 
 
 def test_an_error_is_printed_with_its_name_and_its_text() -> None:
-    failed = Told(0.0, "tx", "sched", 2, "sched.alloc", 0, None, 71, "cannot read")
+    failed = TracedMessage(0.0, "tx", "sched", 2, "sched.alloc", 0, None, 71, "cannot read")
     assert failed.text() == (
         "1970-01-01T00:00:00.000 sched tx < sched.alloc [0] EPROTO\ncannot read\n"
     )

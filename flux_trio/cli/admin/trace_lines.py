@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_trio.cli.terminal.shown_values import local_time
 from flux_trio.formats import printable
-from flux_trio.trace.told import MARKS, outcome_text, shown_payload, size_text
+from flux_trio.trace.traced_message import MARKS, outcome_text, shown_payload, size_text
 
 
 def trace_line(traced: Mapping[str, Any], name_width: int = 0) -> str:

@@ -24,7 +24,7 @@ from flux_trio.process.private import making_private
 if TYPE_CHECKING:
     from flux_trio.attach.monitor import Monitor
     from flux_trio.judge import Violation
-    from flux_trio.trace.told import Told
+    from flux_trio.trace.traced_message import TracedMessage
 
 BROKEN: Final = 1
 REFRESH_S: Final = 1.0
@@ -85,7 +85,7 @@ def monitor(
     ctx.exit(BROKEN if judgement.violations or (strict and judgement.advice) else 0)
 
 
-def _kept_in(trace: Path | None, files: ExitStack) -> Callable[[Told], object]:
+def _kept_in(trace: Path | None, files: ExitStack) -> Callable[[TracedMessage], object]:
     """Return what writes each message to the file, which is for its user alone."""
     if trace is None:
         return lambda _told: None
@@ -112,7 +112,9 @@ def _joined(to: str | None, watch: Callable[[str], Awaitable[Monitor]]) -> Monit
     return watched
 
 
-async def _watch(uri: str, keep: Callable[[Told], object], *, audit: bool, color: bool) -> Monitor:
+async def _watch(
+    uri: str, keep: Callable[[TracedMessage], object], *, audit: bool, color: bool
+) -> Monitor:
     """Watch until a signal, a key or the end of the instance; return what was seen."""
     from flux_trio.attach.monitor import open_monitor
     from flux_trio.transports import TransportError
@@ -133,7 +135,7 @@ async def _watch(uri: str, keep: Callable[[Told], object], *, audit: bool, color
 
 
 async def _watch_until_told(
-    watched: Monitor, keep: Callable[[Told], object], *, audit: bool, color: bool
+    watched: Monitor, keep: Callable[[TracedMessage], object], *, audit: bool, color: bool
 ) -> None:
     import trio
 

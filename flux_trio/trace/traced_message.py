@@ -20,7 +20,7 @@ _NUMBERS: Final = {REQUEST: "request", RESPONSE: "response", EVENT: "event", CON
 MARKS: Final = {name: mark for mark, name in TYPES.items()}
 
 
-class Told(msgspec.Struct, gc=False):
+class TracedMessage(msgspec.Struct, gc=False):
     """A response of module.trace; `payload` is there if it is an object, `errstr` if an error."""
 
     timestamp: float
