@@ -28,11 +28,11 @@ class _Event(msgspec.Struct):
     timestamp: float
 
 
-class _Told(msgspec.Struct):
+class _TracedEvents(msgspec.Struct):
     events: list[_Event]
 
 
-_decode: Final = msgspec.json.Decoder(_Told).decode
+_decode: Final = msgspec.json.Decoder(_TracedEvents).decode
 
 
 def in_utc(lines: Iterable[Line]) -> Iterator[Line]:
