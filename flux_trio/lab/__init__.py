@@ -16,8 +16,8 @@ from flux_trio.lab.plans.reached import all_faults as all_faults
 from flux_trio.lab.plans.reached import all_transitions as all_transitions
 from flux_trio.lab.plans.situations import SITUATIONS as SITUATIONS
 from flux_trio.lab.plans.situations import Situations as Situations
-from flux_trio.lab.plans.workload import Do as Do
 from flux_trio.lab.plans.workload import JobPlan as JobPlan
+from flux_trio.lab.plans.workload import OwnerRequest as OwnerRequest
 from flux_trio.lab.properties.property import Property as Property
 from flux_trio.lab.properties.property import Watcher as Watcher
 from flux_trio.lab.properties.property import after_each_step as after_each_step

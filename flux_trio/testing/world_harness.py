@@ -16,10 +16,10 @@ import msgspec
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import reporting_failures
 from flux_trio.lab import (
-    Do,
     Fault,
     JobPlan,
     Outcome,
+    OwnerRequest,
     Plan,
     Property,
     Setup,
@@ -109,7 +109,7 @@ class WorldHarness:
 
     jobs = _Listed[JobPlan]()
     """The jobs that are planned."""
-    actions = _Listed[Do]()
+    actions = _Listed[OwnerRequest]()
     """The requests of the owner."""
     faults = _Listed[Fault]()
     """The faults that are to strike."""

@@ -16,10 +16,10 @@ from flux_trio.cli.lab.replay import outcome_lines
 from flux_trio.cli.lab.replaying import read_plan
 from flux_trio.lab import (
     Crash,
-    Do,
     JobPlan,
     NodesUp,
     Outcome,
+    OwnerRequest,
     Plan,
     Setup,
     When,
@@ -80,8 +80,8 @@ def test_fault_that_never_strikes_is_told_and_is_no_failure(tmp_path: Path) -> N
 
 def test_request_that_is_never_made_is_told_and_is_no_failure(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
-    made = Do(0.0, "cancel", when=When(topics.SCHED_ALLOC))
-    missed = Do(0.0, "urgency", when=When("sched.allok", side="send", type="response"))
+    made = OwnerRequest(0.0, "cancel", when=When(topics.SCHED_ALLOC))
+    missed = OwnerRequest(0.0, "urgency", when=When("sched.allok", side="send", type="response"))
     path.write_text(plan_to_toml(Plan(1, jobs=(JobPlan(),), actions=(made, missed))))
     result = replay(path)
     assert result.stdout.splitlines()[1:-1] == [
@@ -255,7 +255,7 @@ class Careless(jobtap.Plugin):
 def test_story_tells_what_plugins_have_answered_before(tmp_path: Path) -> None:
     (tmp_path / "careless.py").write_text(PLUGIN)
     path = tmp_path / "plan.toml"
-    cancel = Do(2.0, "cancel")
+    cancel = OwnerRequest(2.0, "cancel")
     plan = Plan(1, jobs=(JobPlan(),), actions=(cancel,), plugins=("careless.py",))
     path.write_text(plan_to_toml(plan))
     result = replay(path, "--story")

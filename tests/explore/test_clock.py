@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from flux_trio.formats import parse_eventlog
-from flux_trio.lab import Crash, Do, JobPlan, Plan
+from flux_trio.lab import Crash, JobPlan, OwnerRequest, Plan
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from tests.explore.search import WORLDS, Search, SmallWorld, search
@@ -21,9 +21,11 @@ ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 PLANS = {
     "exec": WORLDS["exec-crash"],
     "sched": msgspec.structs.replace(ONE, faults=(Crash("sched", 1),)),
-    "cancel": msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),)),
+    "cancel": msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "cancel"),)),
     "urgency": msgspec.structs.replace(
-        ONE, jobs=(JobPlan(), JobPlan(urgency=0)), actions=(Do(0.0, "urgency", job=1, value=20),)
+        ONE,
+        jobs=(JobPlan(), JobPlan(urgency=0)),
+        actions=(OwnerRequest(0.0, "urgency", job=1, value=20),),
     ),
 }
 

@@ -13,7 +13,7 @@ import pytest
 
 from flux_trio.cores.kvs.ops import Put
 from flux_trio.judge.engine.selector import payload
-from flux_trio.lab import Crash, Do, Drop, JobPlan, Plan, Return, Which
+from flux_trio.lab import Crash, Drop, JobPlan, OwnerRequest, Plan, Return, Which
 from flux_trio.lab.catalogue import GuestFlood, When
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
@@ -66,8 +66,8 @@ def test_worlds_of_make_explore_begin_clean(name: str) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        msgspec.structs.replace(SCHED, actions=(Do(0.0, "cancel"),)),
-        msgspec.structs.replace(SCHED, actions=(Do(0.0, "urgency", value=0),)),
+        msgspec.structs.replace(SCHED, actions=(OwnerRequest(0.0, "cancel"),)),
+        msgspec.structs.replace(SCHED, actions=(OwnerRequest(0.0, "urgency", value=0),)),
         msgspec.structs.replace(ONE, faults=(Crash("resource", 1),)),
     ],
     ids=["cancel", "urgency", "resource"],
@@ -146,7 +146,7 @@ def test_core_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return turn(self, now, inputs)
 
     monkeypatch.setattr(JobManagerAtOnce, "turn", raises)
-    plan = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
+    plan = msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "cancel"),))
     broken = broken_by(plan, with_rules=False)
     assert (broken.name, broken.found) == ("error", "job-manager raised ValueError: no")
     assert tell_path(plan, broken).broken == "error"
@@ -340,7 +340,7 @@ def test_interrupt_leaves_the_report_so_far() -> None:
         (msgspec.structs.replace(ONE, faults=(Drop(Which("sched.alloc")),)), "got drop$"),
         (msgspec.structs.replace(ONE, faults=(FLOOD,)), "got guest-flood$"),
         (
-            msgspec.structs.replace(ONE, actions=(Do(0.0, "watch"),)),
+            msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "watch"),)),
             "^expected actions that do without job-list, which is not loaded, got watch$",
         ),
         (msgspec.structs.replace(ONE, plugins=("mine.py",)), "plugins"),

@@ -21,7 +21,7 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import ANY_TOPIC, job_id, logged, no_key, received, topic_of
 from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.lab import Crash, Do, JobPlan, Plan
+from flux_trio.lab import Crash, JobPlan, OwnerRequest, Plan
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 from tests.explore.search import Report, Search
@@ -33,8 +33,8 @@ from tests.explore.search.settling import Numbering
 from tests.explore.search.small_world import Choice, WorldState
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
-HOLD = msgspec.structs.replace(ONE, actions=(Do(0.0, "urgency", value=0),))
-CANCEL = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
+HOLD = msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "urgency", value=0),))
+CANCEL = msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "cancel"),))
 EXEC = msgspec.structs.replace(ONE, jobs=(JobPlan(run=0.0),), faults=(Crash("job-exec", 1),))
 RULES_OF_JUDGE = "tests.explore.search.judging.ALL_RULES"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from flux_trio.lab import Do, JobPlan, Plan
+from flux_trio.lab import JobPlan, OwnerRequest, Plan
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.trace import Record
 from tests.explore.in_order import InOrder, Noting
@@ -18,8 +18,8 @@ from tests.mistakes.trying import play
 from tests.mistakes.worker import Task
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
-CANCEL = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
-HOLD = msgspec.structs.replace(ONE, actions=(Do(0.0, "urgency", value=0),))
+CANCEL = msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "cancel"),))
+HOLD = msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "urgency", value=0),))
 
 
 @pytest.mark.parametrize("plan", [ONE, HOLD], ids=["one", "hold"])

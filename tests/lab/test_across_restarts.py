@@ -15,11 +15,11 @@ from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.formats import job_key
 from flux_trio.lab import (
     Crash,
-    Do,
     Duplicate,
     Exclude,
     JobPlan,
     NodesUp,
+    OwnerRequest,
     Plan,
     Property,
     Reload,
@@ -64,10 +64,10 @@ def watched(
 
 def test_world_whose_modules_end_keeps_the_properties() -> None:
     asked = (
-        Do(1.0, "queue-stop"),
-        Do(2.0, "down", rank=1),
-        Do(3.0, "drain", rank=0),
-        Do(9.0, "undrain", rank=0),
+        OwnerRequest(1.0, "queue-stop"),
+        OwnerRequest(2.0, "down", rank=1),
+        OwnerRequest(3.0, "drain", rank=0),
+        OwnerRequest(9.0, "undrain", rank=0),
     )
     faults = tuple(
         Reload(module, When("resource.drain", side=side, type=type_))
@@ -83,7 +83,7 @@ def test_world_whose_modules_end_keeps_the_properties() -> None:
 
 @pytest.mark.parametrize("what", ["queue-stop", "queue-disable"])
 def test_queue_that_forgets_what_was_answered_is_found(what: str) -> None:
-    with watched(Promises, Plan(1, actions=(Do(1.0, what),)), 5.0) as (world, watcher):
+    with watched(Promises, Plan(1, actions=(OwnerRequest(1.0, what),)), 5.0) as (world, watcher):
         watcher.pause()
         assert watcher.problem == ""
         queues = core_of(world, "job-manager", JobManagerCore)._parts.queues
@@ -95,7 +95,10 @@ def test_queue_that_forgets_what_was_answered_is_found(what: str) -> None:
 
 @pytest.mark.parametrize("what", ["down", "drain"])
 def test_node_that_is_not_as_was_answered_is_found(what: str) -> None:
-    with watched(Promises, Plan(1, 2, actions=(Do(1.0, what, rank=1),)), 5.0) as (world, watcher):
+    with watched(Promises, Plan(1, 2, actions=(OwnerRequest(1.0, what, rank=1),)), 5.0) as (
+        world,
+        watcher,
+    ):
         watcher.pause()
         assert watcher.problem == ""
         administration = core_of(world, "resource", ResourceCore)._administration
@@ -108,10 +111,10 @@ def test_node_that_is_not_as_was_answered_is_found(what: str) -> None:
 def test_requests_that_cross_and_nodes_that_are_excluded_promise_nothing() -> None:
     """Who comes first is not known to the client; an exclude undrains."""
     actions = (
-        Do(1.0, "drain", rank=0),
-        Do(2.0, "exclude", rank=0),
-        Do(1.0, "down", rank=1),
-        Do(1.0, "up", rank=1),
+        OwnerRequest(1.0, "drain", rank=0),
+        OwnerRequest(2.0, "exclude", rank=0),
+        OwnerRequest(1.0, "down", rank=1),
+        OwnerRequest(1.0, "up", rank=1),
     )
     with watched(Promises, Plan(1, 2, actions=actions), 5.0) as (_, watcher):
         watcher.pause()
@@ -119,7 +122,7 @@ def test_requests_that_cross_and_nodes_that_are_excluded_promise_nothing() -> No
         assert isinstance(watcher, Promises.check)
         assert not {("drained", 0), ("down", 1)} & watcher._sure.keys()
     faults = (Exclude((0,), When("resource.drain", nth=9)),)
-    plan = Plan(1, 2, actions=(Do(1.0, "drain", rank=0),), faults=faults)
+    plan = Plan(1, 2, actions=(OwnerRequest(1.0, "drain", rank=0),), faults=faults)
     assert run_plan(plan, properties=[Promises]).problems == ()
 
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from flux_trio.cores.kvs.ops import Unlink
 from flux_trio.lab import (
     DiskFull,
-    Do,
     JobPlan,
     LoseClient,
+    OwnerRequest,
     Plan,
     Recover,
     RestartInstance,
@@ -50,7 +50,7 @@ def plan_of(*faults: Fault, **changed: Any) -> Plan:
         nnodes=1,
         cores=4,
         jobs=jobs,
-        actions=(Do(1.2, "backup"),),
+        actions=(OwnerRequest(1.2, "backup"),),
         faults=faults,
         store="sqlite",
         pages=2,
@@ -195,7 +195,7 @@ def test_seeds_draw_each_situation_of_backups_and_it_occurs() -> None:
 
 
 def test_few_plans_get_a_backup_and_the_others_stay_as_they_are() -> None:
-    plan = replace(plan_of(), actions=(Do(2.0, "purge"),), store="memory", pages=0)
+    plan = replace(plan_of(), actions=(OwnerRequest(2.0, "purge"),), store="memory", pages=0)
     drawn = [with_backup(Random(number), plan, 30.0) for number in range(1000)]
     backed_up = [each for each in drawn if each != plan]
     assert 15 < len(backed_up) < 45

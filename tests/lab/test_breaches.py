@@ -17,9 +17,9 @@ from flux_trio.lab import (
     BREACHES,
     UNBREAKABLE,
     BrokenClause,
-    Do,
     JobPlan,
     Outcome,
+    OwnerRequest,
     Plan,
     Reload,
     When,
@@ -44,27 +44,30 @@ EVERYTHING = Plan(
         JobPlan(at=65.0),
     ),
     actions=(
-        Do(3.0, "cancel", job=2),
-        Do(4.0, "duration", job=0, seconds=100.0),
-        Do(45.0, "drain", rank=1),
-        Do(50.0, "undrain", rank=1),
-        Do(55.0, "exclude", rank=1),
-        Do(60.0, "include"),
+        OwnerRequest(3.0, "cancel", job=2),
+        OwnerRequest(4.0, "duration", job=0, seconds=100.0),
+        OwnerRequest(45.0, "drain", rank=1),
+        OwnerRequest(50.0, "undrain", rank=1),
+        OwnerRequest(55.0, "exclude", rank=1),
+        OwnerRequest(60.0, "include"),
     ),
 )
 """A world in which all messages of the table are sent."""
 
 ONE_JOB = replace(EVERYTHING, jobs=(JobPlan(at=2.0),), actions=())
-DRAINED = replace(ONE_JOB, actions=(Do(1.0, "drain", rank=0),))
-EXCLUDED = replace(ONE_JOB, actions=(Do(1.0, "exclude", rank=0),))
+DRAINED = replace(ONE_JOB, actions=(OwnerRequest(1.0, "drain", rank=0),))
+EXCLUDED = replace(ONE_JOB, actions=(OwnerRequest(1.0, "exclude", rank=0),))
 RUNS_WHERE_EXCLUDED = replace(
-    ONE_JOB, jobs=(JobPlan(nnodes=2, run=10.0),), actions=(Do(2.0, "exclude", rank=1),)
+    ONE_JOB, jobs=(JobPlan(nnodes=2, run=10.0),), actions=(OwnerRequest(2.0, "exclude", rank=1),)
 )
 TWO_CORES = replace(ONE_JOB, cores=2)
 HELD_AND_RELEASED = replace(
     ONE_JOB,
     jobs=(JobPlan(run=10.0, nnodes=2), JobPlan(at=1.0)),
-    actions=(Do(2.0, "urgency", job=1, value=0), Do(3.0, "urgency", job=1, value=16)),
+    actions=(
+        OwnerRequest(2.0, "urgency", job=1, value=0),
+        OwnerRequest(3.0, "urgency", job=1, value=16),
+    ),
 )
 RUNS = When("job-exec.start", type="response")
 RELOADED = replace(
@@ -82,7 +85,10 @@ WORLDS: dict[str, tuple[Plan, int]] = {
     "28.background.7": (DRAINED, 1),
     "28.criteria.1": (ONE_JOB, 1),
     "28.criteria.2": (
-        replace(ONE_JOB, actions=(Do(1.0, "drain", rank=1), Do(1.5, "undrain", rank=1))),
+        replace(
+            ONE_JOB,
+            actions=(OwnerRequest(1.0, "drain", rank=1), OwnerRequest(1.5, "undrain", rank=1)),
+        ),
         1,
     ),
     "28.criteria.3": (DRAINED, 1),

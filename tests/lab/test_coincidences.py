@@ -13,10 +13,10 @@ from flux_trio.cores.sched.granting import Grantings
 from flux_trio.lab import (
     Crash,
     DiskFull,
-    Do,
     JobPlan,
     Linger,
     NodesDown,
+    OwnerRequest,
     Plan,
     Shrink,
     Slow,
@@ -107,7 +107,7 @@ def test_grant_is_taken_back_while_its_resources_are_stored(
 
 
 def test_purge_of_the_owner_removes_finished_jobs_and_a_restart_does_not_miss_them() -> None:
-    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=9.0)), actions=(Do(5.0, "purge"),))
+    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=9.0)), actions=(OwnerRequest(5.0, "purge"),))
     plan_run = play(plan)
     assert len(plan_run.world.disk.store.dir("ended")) == 1
     sent = [each for each in plan_run.trace if each.kind == Kind.SEND]

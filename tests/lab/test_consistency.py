@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from flux_trio.cores.kvs.ops import Append, Put
-from flux_trio.lab import Do, Drop, JobPlan, Plan, RestartInstance, When, Which, run_plan
+from flux_trio.lab import Drop, JobPlan, OwnerRequest, Plan, RestartInstance, When, Which, run_plan
 from flux_trio.lab.properties.consistency import (
     OURS,
     a_fatal_exception_ends_its_job,
@@ -18,7 +18,7 @@ from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import topics
 
 TWO = Plan(1, jobs=(JobPlan(), JobPlan(run=2.0)))
-CANCELED = Plan(1, jobs=(JobPlan(run=90.0),), actions=(Do(5.0, "cancel"),))
+CANCELED = Plan(1, jobs=(JobPlan(run=90.0),), actions=(OwnerRequest(5.0, "cancel"),))
 
 
 def played() -> CoresWorld:

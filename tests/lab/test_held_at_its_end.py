@@ -10,8 +10,8 @@ import pytest
 
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab import (
-    Do,
     JobPlan,
+    OwnerRequest,
     Plan,
     PluginFile,
     PluginRaises,
@@ -53,7 +53,9 @@ def epilog(tmp_path: Path) -> PluginFile:
     return PluginFile(str(file))
 
 
-def stack(plugin: PluginFile, *jobs: JobPlan, actions: tuple[Do, ...] = (), seed: int = 1) -> Plan:
+def stack(
+    plugin: PluginFile, *jobs: JobPlan, actions: tuple[OwnerRequest, ...] = (), seed: int = 1
+) -> Plan:
     return Plan(seed, 1, cores=1, jobs=jobs, actions=actions, plugins=(plugin,), depth="stack")
 
 
@@ -89,7 +91,10 @@ def without(trace: list[Record], name: str) -> list[Record]:
 def test_resources_are_kept_while_an_epilog_runs(epilog: PluginFile) -> None:
     """27.free.1, 27.exceptions.3: a free is due when all epilogs have finished."""
     canceled = JobPlan(run=50.0)
-    for plan in (stack(epilog, JobPlan()), stack(epilog, canceled, actions=(Do(5.0, "cancel"),))):
+    for plan in (
+        stack(epilog, JobPlan()),
+        stack(epilog, canceled, actions=(OwnerRequest(5.0, "cancel"),)),
+    ):
         assert run_plan(plan, properties=OURS).problems == ()
 
 
@@ -102,7 +107,7 @@ def test_free_is_due_if_no_epilog_runs(epilog: PluginFile) -> None:
 def test_waiting_job_is_clean_when_its_epilog_has_finished(epilog: PluginFile) -> None:
     """27.criteria.7: it had no resources."""
     jobs = (JobPlan(run=100.0), JobPlan(1.0))
-    plan = stack(epilog, *jobs, actions=(Do(5.0, "cancel", job=1),))
+    plan = stack(epilog, *jobs, actions=(OwnerRequest(5.0, "cancel", job=1),))
     outcome = run_plan(plan, properties=OURS)
     assert outcome.problems == ()
     trace = while_it_runs(outcome.trace)
@@ -116,7 +121,7 @@ def test_grant_that_crosses_the_cancel_is_freed_although_an_epilog_runs(
 ) -> None:
     """21.events.25: the job never had it (readings: A SUCCESS that crosses a cancel)."""
     granted = When(topics.SCHED_ALLOC, type="response", side="send")
-    plan = stack(epilog, JobPlan(), actions=(Do(3.0, "cancel", when=granted),), seed=seed)
+    plan = stack(epilog, JobPlan(), actions=(OwnerRequest(3.0, "cancel", when=granted),), seed=seed)
     assert run_plan(plan, properties=OURS).problems == ()
 
 
@@ -152,7 +157,7 @@ def test_job_that_no_plugin_holds_has_to_go_on(hook: str, clause: str) -> None:
 
 def test_request_of_a_canceled_job_is_withdrawn_although_a_plugin_holds_it() -> None:
     """27.exceptions.2: upon entering CLEANUP."""
-    cancel = (Do(5.0, "cancel", job=1),)
+    cancel = (OwnerRequest(5.0, "cancel", job=1),)
     raising = (PluginRaises(hook="job.state.cleanup"),)
     jobs = (JobPlan(run=100.0), JobPlan(1.0))
     trace = play(Plan(1, 1, cores=1, jobs=jobs, actions=cancel, faults=raising)).trace

@@ -9,8 +9,8 @@ import pytest
 
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab import (
-    Do,
     JobPlan,
+    OwnerRequest,
     Plan,
     PluginHangs,
     PluginRaises,
@@ -121,7 +121,7 @@ def test_job_that_waits_for_no_plugin_has_to_be_asked_for_in_its_order() -> None
 )
 def test_both_depths_give_jobs_the_same_priorities(fault: Any) -> None:
     """A valid priority is one at each hook that may say one, and a failure at the others."""
-    asked = (Do(1.0, "duration", job=1, seconds=90.0),)
+    asked = (OwnerRequest(1.0, "duration", job=1, seconds=90.0),)
     said: list[Any] = []
     for depth in ("cores", "stack"):
         plan = msgspec.structs.replace(plan_of(fault, depth), actions=asked)

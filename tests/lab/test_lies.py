@@ -12,10 +12,10 @@ from flux_trio.lab import (
     AlsoAsked,
     AlsoSaid,
     ChangedKey,
-    Do,
     GrantForeign,
     JobPlan,
     NotStreaming,
+    OwnerRequest,
     Plan,
     RemovedKey,
     Which,
@@ -125,7 +125,7 @@ def test_every_property_holds_after_a_stream_has_ended_early(
     topic: str, nth: int, depth: Depth
 ) -> None:
     """A scheduler acquires its resources again, and who watches takes the last line as the end."""
-    asked = (Do(0.5, "watch"), Do(0.8, "down"), Do(3.0, "up"))
+    asked = (OwnerRequest(0.5, "watch"), OwnerRequest(0.8, "down"), OwnerRequest(3.0, "up"))
     lie = NotStreaming(Which(topic, nth, "response"))
     plan = Plan(1, jobs=(JobPlan(), JobPlan()), actions=asked, faults=(lie,), depth=depth)
     outcome = run_plan(plan, properties=OURS)

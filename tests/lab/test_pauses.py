@@ -16,7 +16,16 @@ from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.sched.core import SchedCore
-from flux_trio.lab import ClockJump, Do, JobPlan, Plan, PluginHangs, When, draw_plan, run_plan
+from flux_trio.lab import (
+    ClockJump,
+    JobPlan,
+    OwnerRequest,
+    Plan,
+    PluginHangs,
+    When,
+    draw_plan,
+    run_plan,
+)
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.kept_twice import KEPT_TWICE
 from flux_trio.lab.properties.pauses import (
@@ -264,7 +273,7 @@ def test_clock_that_is_set_back_makes_no_job_overdue(depth: Depth) -> None:
     plan = Plan(
         1,
         jobs=(JobPlan(run=90.0, limit=100.0), JobPlan(at=20.0, run=5.0)),
-        actions=(Do(10.0, "drain", rank=3),),
+        actions=(OwnerRequest(10.0, "drain", rank=3),),
         faults=(ClockJump(When(topics.RESOURCE_DRAIN), -3600.0),),
         depth=depth,
     )

@@ -15,7 +15,6 @@ from flux_trio.lab import (
     CrashTogether,
     DiskFails,
     DiskFull,
-    Do,
     Drop,
     ErrorAnswer,
     Exclude,
@@ -27,6 +26,7 @@ from flux_trio.lab import (
     HeldUntil,
     JobPlan,
     NodesDown,
+    OwnerRequest,
     Plan,
     PluginRaises,
     Repeated,
@@ -158,7 +158,7 @@ ENDLESS = float("inf")
         (Plan(1, jobs=(JobPlan(at=ENDLESS),)), "jobs[0].at: expected float <= 100000000.0, got"),
         (Plan(1, jobs=(JobPlan(run=ENDLESS),)), "jobs[0].run: expected float <="),
         (Plan(1, jobs=(JobPlan(run=float("nan")),)), "jobs[0].run: expected float >= 0.0, got nan"),
-        (Plan(1, actions=(Do(1e12, "purge"),)), "actions[0].at: expected float <="),
+        (Plan(1, actions=(OwnerRequest(1e12, "purge"),)), "actions[0].at: expected float <="),
         (
             Plan(1, faults=(Crash("sched", 1, ENDLESS),)),
             "faults[0].back: expected float <= 100000000.0, got inf",
@@ -225,15 +225,18 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
         (Plan(1, faults=(Exclude((77,), 1),)), f"faults[0].ranks[0]: {NO_NODE}"),
         (Plan(1, faults=(NodesDown((), 1),)), "faults[0].ranks: expected array of length >= 1"),
         (Plan(1, faults=(CrashTogether((), 1),)), "faults[0].modules: expected array of length >="),
-        (Plan(1, actions=(Do(0.0, "drain", rank=77),)), f"actions[0].rank: {NO_NODE}"),
-        (Plan(1, actions=(Do(0.0, "queue-stop", queue=5),)), f"actions[0].queue: {NO_QUEUE}"),
+        (Plan(1, actions=(OwnerRequest(0.0, "drain", rank=77),)), f"actions[0].rank: {NO_NODE}"),
+        (
+            Plan(1, actions=(OwnerRequest(0.0, "queue-stop", queue=5),)),
+            f"actions[0].queue: {NO_QUEUE}",
+        ),
         (Plan(1, jobs=(JobPlan(queue=5),)), f"jobs[0].queue: {NO_QUEUE}"),
         (
             Plan(1, jobs=(JobPlan(queue=2),), queues=2),
             "jobs[0].queue: expected the number of one of the 2 named queues, from 0, got 2",
         ),
         (
-            Plan(1, jobs=(JobPlan(),), actions=(Do(0.0, "cancel", job=77),)),
+            Plan(1, jobs=(JobPlan(),), actions=(OwnerRequest(0.0, "cancel", job=77),)),
             "actions[0].job: expected the place of one of the 1 jobs, from 0, got 77",
         ),
         (Plan(1, faults=(GrantOverlap(R_STORED, rank=77),)), f"faults[0].rank: {NO_NODE}"),
@@ -316,7 +319,11 @@ def test_plans_that_are_tried_name_only_what_their_worlds_have() -> None:
         GrantOverlap(R_STORED, rank=2, core=1),
         GrantForeign(R_STORED),
     )
-    asked = (Do(9.0, "drain", rank=3), Do(9.0, "queue-stop", queue=1), Do(9.0, "cancel", job=1))
+    asked = (
+        OwnerRequest(9.0, "drain", rank=3),
+        OwnerRequest(9.0, "queue-stop", queue=1),
+        OwnerRequest(9.0, "cancel", job=1),
+    )
     jobs = (JobPlan(queue=0), JobPlan(queue=1, ranks=(3,)))
     plan = Plan(1, jobs=jobs, actions=asked, faults=faults, queues=2)
     tried = []
@@ -391,7 +398,7 @@ def test_topic_of_a_fault_that_is_nearly_one_that_came_is_told_with_it(
 def test_shrinking_keeps_what_breaks() -> None:
     """The crash matters, and the one job that a request names."""
     jobs = tuple(JobPlan(at=float(place), ntasks=1 + place % 3) for place in range(16))
-    actions = tuple(Do(float(place), "cancel", job=place) for place in range(0, 16, 3))
+    actions = tuple(OwnerRequest(float(place), "cancel", job=place) for place in range(0, 16, 3))
     crash = Crash("sched", When(topics.SCHED_ALLOC), back=1.0)
     plan = Plan(1, jobs=jobs, actions=actions, faults=(Crash("job-list", 7), crash), late=0.3)
     tried = []
@@ -403,7 +410,7 @@ def test_shrinking_keeps_what_breaks() -> None:
 
     small = shrink(plan, "", is_broken).plan
     kept = (jobs[9],)
-    cancel = Do(0.0, "cancel", job=0)
+    cancel = OwnerRequest(0.0, "cancel", job=0)
     assert small == Plan(1, nnodes=1, cores=1, jobs=kept, actions=(cancel,), faults=(crash,))
     assert len(tried) <= 150
 
@@ -437,7 +444,7 @@ def test_jobs_that_are_left_become_plain_and_come_early() -> None:
     first = JobPlan(at=19.6, ntasks=2, run=7.0)
     second = JobPlan(at=25.6, run=7.0, limit=1.0)
     third = JobPlan(at=23.5, nnodes=1, run=7.0)
-    asked = Do(30.0, "cancel", job=1)
+    asked = OwnerRequest(30.0, "cancel", job=1)
     plan = Plan(11, nnodes=8, cores=4, jobs=(first, second, third), actions=(asked,))
 
     def breaks(tried: Plan) -> bool:
@@ -451,5 +458,5 @@ def test_jobs_that_are_left_become_plain_and_come_early() -> None:
     assert small.jobs[1] == JobPlan(at=small.jobs[1].at)
     assert 0.5 <= small.jobs[1].at < 1.0
     assert small.jobs[2] == JobPlan()
-    assert small.actions == (Do(0.0, "cancel", job=1),)
+    assert small.actions == (OwnerRequest(0.0, "cancel", job=1),)
     assert (small.nnodes, small.cores) == (2, 1)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from flux_trio import jobtap
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.jobtap.builtins import PriorityDefault
-from flux_trio.lab import Do, JobPlan, Plan, PluginWrongPriority, run_plan
+from flux_trio.lab import JobPlan, OwnerRequest, Plan, PluginWrongPriority, run_plan
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.pauses import core_of
 from flux_trio.lab.properties.priorities import Priorities
@@ -20,9 +20,9 @@ from flux_trio.lab.world.cores_world import EPOCH
 BUSY = str(Path(__file__).parents[1] / "mistakes" / "busy.py")
 WAITING = (JobPlan(run=90.0), JobPlan(run=5.0), JobPlan(run=5.0), JobPlan(run=5.0))
 ASKED = (
-    Do(2.0, "urgency", job=1, value=20),
-    Do(3.0, "urgency", job=2, value=31),
-    Do(4.0, "urgency", job=3, value=0),
+    OwnerRequest(2.0, "urgency", job=1, value=20),
+    OwnerRequest(3.0, "urgency", job=2, value=31),
+    OwnerRequest(4.0, "urgency", job=3, value=0),
 )
 
 PLUGIN = """
@@ -102,7 +102,10 @@ def test_fault_may_answer_with_another_priority(depth: Depth, hook: str) -> None
 def test_fault_may_answer_with_another_priority_when_a_job_is_in_sched_again() -> None:
     """The third question is about a job that an urgency has sent back from SCHED."""
     wrong = PluginWrongPriority(3, hook="job.state.sched", priority=777)
-    ranked = (Do(3.0, "urgency", job=1, value=20), Do(6.0, "urgency", job=1, value=5))
+    ranked = (
+        OwnerRequest(3.0, "urgency", job=1, value=20),
+        OwnerRequest(6.0, "urgency", job=1, value=5),
+    )
     plan = Plan(1, 1, cores=1, jobs=(JobPlan(run=20.0), JobPlan(run=5.0)), actions=ranked)
     outcome = run_plan(replace(plan, faults=(wrong,)), properties=[Priorities])
     assert outcome.struck == (wrong,)

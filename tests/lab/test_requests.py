@@ -9,12 +9,12 @@ from flux_trio.formats import parse_eventlog
 from flux_trio.lab import (
     ChangedKey,
     Crash,
-    Do,
     ErrorAnswer,
     Fault,
     JobPlan,
     NoObject,
     NotStreaming,
+    OwnerRequest,
     Plan,
     RemovedKey,
     Repeated,
@@ -52,7 +52,7 @@ def allocated(trace: list[Record]) -> list[float]:
 
 
 def test_request_at_a_message_is_made_when_the_message_comes() -> None:
-    cancel = Do(at=50.0, what="cancel", job=0, when=STARTED)
+    cancel = OwnerRequest(at=50.0, what="cancel", job=0, when=STARTED)
     trace = play(Plan(1, jobs=(JobPlan(at=3.0, run=90.0),), actions=(cancel,))).trace
     (asked,) = sent(trace, topics.JOB_RAISE)
     assert asked.t - EPOCH == 3.0
@@ -61,19 +61,21 @@ def test_request_at_a_message_is_made_when_the_message_comes() -> None:
 
 
 def test_request_at_a_message_that_never_comes_is_not_made() -> None:
-    cancel = Do(at=0.0, what="cancel", job=0, when=When("job-exec.start", nth=9, type="response"))
+    cancel = OwnerRequest(
+        at=0.0, what="cancel", job=0, when=When("job-exec.start", nth=9, type="response")
+    )
     assert sent(play(Plan(1, jobs=(JobPlan(),), actions=(cancel,))).trace, topics.JOB_RAISE) == []
 
 
 def test_jobs_of_a_stopped_queue_wait_and_those_of_another_run() -> None:
     jobs = (JobPlan(at=5.0, queue=0), JobPlan(at=5.0, queue=1))
-    actions = (Do(1.0, "queue-stop", queue=1), Do(20.0, "queue-start", queue=1))
+    actions = (OwnerRequest(1.0, "queue-stop", queue=1), OwnerRequest(20.0, "queue-start", queue=1))
     assert allocated(play(Plan(1, queues=2, jobs=jobs, actions=actions)).trace) == [5.0, 20.0]
 
 
 def test_disabled_queue_takes_no_jobs_until_it_is_enabled() -> None:
     jobs = (JobPlan(at=5.0), JobPlan(at=25.0))
-    actions = (Do(1.0, "queue-disable"), Do(20.0, "queue-enable"))
+    actions = (OwnerRequest(1.0, "queue-disable"), OwnerRequest(20.0, "queue-enable"))
     assert allocated(play(Plan(1, jobs=jobs, actions=actions)).trace) == [25.0]
 
 
@@ -82,9 +84,9 @@ def test_running_job_ends_when_its_new_duration_is_over(depth: Depth) -> None:
     """27.criteria.12: the scheduler is asked, and the execution service ends the job."""
     jobs = (JobPlan(run=90.0, limit=10.0), JobPlan(run=90.0, limit=10.0))
     actions = (
-        Do(3.0, "duration", job=0, seconds=30.0),
-        Do(4.0, "duration", job=1),
-        Do(5.0, "duration", job=1, seconds=5.5),
+        OwnerRequest(3.0, "duration", job=0, seconds=30.0),
+        OwnerRequest(4.0, "duration", job=1),
+        OwnerRequest(5.0, "duration", job=1, seconds=5.5),
     )
     trace = play(Plan(1, jobs=jobs, actions=actions, depth=depth)).trace
     assert len(sent(trace, topics.SCHED_EXPIRATION)) == 3
@@ -94,7 +96,7 @@ def test_running_job_ends_when_its_new_duration_is_over(depth: Depth) -> None:
 
 def test_job_that_waits_is_requested_again_with_its_new_duration() -> None:
     jobs = (JobPlan(ntasks=8, run=10.0), JobPlan(at=1.0, ntasks=8, run=90.0))
-    actions = (Do(5.0, "duration", job=1, seconds=20.0),)
+    actions = (OwnerRequest(5.0, "duration", job=1, seconds=20.0),)
     trace = play(Plan(1, jobs=jobs, actions=actions)).trace
     assert len(sent(trace, topics.SCHED_ALLOC)) == 3
     assert sent(trace, topics.SCHED_EXPIRATION) == []
@@ -106,7 +108,7 @@ def test_job_that_waits_is_requested_again_with_its_new_duration() -> None:
 @pytest.mark.parametrize("faults", [(), (Crash("job-list", STARTED, 3.0),)])
 def test_eventlog_is_followed_to_its_end(depth: Depth, faults: tuple[Fault, ...]) -> None:
     """A reader whose service ends begins anew with the next one."""
-    actions = (Do(0.5, "watch"), Do(50.0, "watch", job=1))
+    actions = (OwnerRequest(0.5, "watch"), OwnerRequest(50.0, "watch", job=1))
     jobs = (JobPlan(run=10.0), JobPlan(run=1.0))
     plan = Plan(1, jobs=jobs, actions=actions, depth=depth, faults=faults)
     with PlanRun(plan, judge=WorldJudge()) as plan_run:
@@ -125,10 +127,10 @@ def test_eventlog_is_followed_to_its_end(depth: Depth, faults: tuple[Fault, ...]
 def test_request_that_waits_for_a_queue_is_answered_when_its_jobs_have_ended() -> None:
     jobs = (JobPlan(run=10.0, queue=0), JobPlan(run=20.0, queue=1), JobPlan(urgency=0, queue=0))
     actions = (
-        Do(1.0, "queue-idle", queue=0),
-        Do(1.0, "queue-drain", queue=1),
-        Do(1.0, "queue-drain"),
-        Do(30.0, "urgency", job=2),
+        OwnerRequest(1.0, "queue-idle", queue=0),
+        OwnerRequest(1.0, "queue-drain", queue=1),
+        OwnerRequest(1.0, "queue-drain"),
+        OwnerRequest(30.0, "urgency", job=2),
     )
     trace = play(Plan(1, queues=2, jobs=jobs, actions=actions)).trace
     answers = [
@@ -155,7 +157,7 @@ def test_what_is_owed_at_a_pause_is_found() -> None:
             super().pause(world)
             found.append((world.now - EPOCH, [each.clause for each in self.violations]))
 
-    plan = Plan(1, jobs=jobs, actions=(Do(10.0, "cancel", job=1),))
+    plan = Plan(1, jobs=jobs, actions=(OwnerRequest(10.0, "cancel", job=1),))
     with PlanRun(plan, judge=Deaf()) as plan_run:
         plan_run.run()
     early = [clauses for at, clauses in found if at < 10.0]
@@ -192,7 +194,7 @@ def test_nothing_is_owed_at_a_pause_while_a_module_is_away() -> None:
 )
 def test_owner_does_not_raise_when_a_service_answers_wrongly(topic: str, lie: LieInPlaceOf) -> None:
     lie = msgspec.structs.replace(lie, which=Which(topic, type="response"))
-    plan = Plan(1, jobs=(JobPlan(run=2.0),), actions=(Do(0.5, "watch"),), faults=(lie,))
+    plan = Plan(1, jobs=(JobPlan(run=2.0),), actions=(OwnerRequest(0.5, "watch"),), faults=(lie,))
     outcome = run_plan(plan)
     assert outcome.struck == (lie,)
     assert "error" not in outcome.broken

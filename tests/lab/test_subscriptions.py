@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from flux_trio.broker import Peer, Router
 from flux_trio.broker.router import Subscriptions
 from flux_trio.formats.glob import Glob
-from flux_trio.lab import Do, JobPlan, LoseClient, Plan, When, run_plan
+from flux_trio.lab import JobPlan, LoseClient, OwnerRequest, Plan, When, run_plan
 from flux_trio.lab.plans.asking import draw_subscription
 from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
 from flux_trio.lab.plans.plan import Depth
@@ -29,10 +29,10 @@ CANCELED = Plan(
     1,
     jobs=(JobPlan(run=90.0),) * 3,
     actions=(
-        Do(2.0, "cancel", job=0),
-        Do(5.0, "subscribe"),
-        Do(8.0, "cancel", job=1),
-        Do(20.0, "cancel", job=2),
+        OwnerRequest(2.0, "cancel", job=0),
+        OwnerRequest(5.0, "subscribe"),
+        OwnerRequest(8.0, "cancel", job=1),
+        OwnerRequest(20.0, "cancel", job=2),
     ),
 )
 

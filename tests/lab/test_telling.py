@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from flux_trio.lab import Do, JobPlan, Plan, When, over_trace
+from flux_trio.lab import JobPlan, OwnerRequest, Plan, When, over_trace
 from flux_trio.lab.catalogue import CrashTogether, NodesDown
 from flux_trio.lab.stories.telling import place_of_break, played_lines
 from flux_trio.trace import Kind, Record
@@ -39,12 +39,12 @@ def test_property_that_no_trace_keeps_has_no_place() -> None:
 def test_request_is_told_with_what_it_asks_for_and_when() -> None:
     when = When("sched.alloc", type="response")
     actions = (
-        Do(1.0, "cancel", job=1),
-        Do(0.0, "urgency", job=0, value=31, when=when),
-        Do(2.0, "duration", job=1, seconds=60.0),
-        Do(3.5, "drain", rank=2),
-        Do(4.0, "queue-stop", queue=1),
-        Do(5.0, "purge"),
+        OwnerRequest(1.0, "cancel", job=1),
+        OwnerRequest(0.0, "urgency", job=0, value=31, when=when),
+        OwnerRequest(2.0, "duration", job=1, seconds=60.0),
+        OwnerRequest(3.5, "drain", rank=2),
+        OwnerRequest(4.0, "queue-stop", queue=1),
+        OwnerRequest(5.0, "purge"),
     )
     plan = Plan(1, queues=2, jobs=(JobPlan(), JobPlan()), actions=actions)
     assert [line for line in played_lines(plan) if line.startswith("request")] == [

@@ -9,7 +9,17 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
-from flux_trio.lab import AlsoAsked, ChangedKey, Do, Fault, JobPlan, Plan, When, Which, run_plan
+from flux_trio.lab import (
+    AlsoAsked,
+    ChangedKey,
+    Fault,
+    JobPlan,
+    OwnerRequest,
+    Plan,
+    When,
+    Which,
+    run_plan,
+)
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.updates import Requested
@@ -20,7 +30,7 @@ from flux_trio.trace import Kind, Record
 DURATION = "attributes.system.duration"
 JOBSPEC = {"attributes": {"system": {"duration": 10.0}}}
 GRANTED = When("sched.alloc", type="response")
-UPDATED = (Do(0.0, "duration", seconds=60.0, when=GRANTED),)
+UPDATED = (OwnerRequest(0.0, "duration", seconds=60.0, when=GRANTED),)
 
 
 @pytest.fixture
@@ -148,7 +158,7 @@ def test_request_that_waits_on_with_an_older_jobspec_is_found(
 ) -> None:
     """The job waits for seconds when it is updated, and nobody cancels its request."""
     jobs = (JobPlan(run=5.0), JobPlan(run=5.0, limit=10.0))
-    updated = (Do(1.0, "duration", job=1, seconds=60.0),)
+    updated = (OwnerRequest(1.0, "duration", job=1, seconds=60.0),)
     plan = Plan(1, 1, cores=1, jobs=jobs, actions=updated, depth=depth)
     assert run_plan(plan, properties=[Requested]).problems == ()
     monkeypatch.setattr(SchedulerSide, "jobspec_changed", lambda *_: None)

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from flux_trio.cores.pages import page_size
 from flux_trio.lab import (
-    Do,
     JobPlan,
     Linger,
+    OwnerRequest,
     Plan,
     Reload,
     Setup,
@@ -50,7 +50,7 @@ def test_what_is_drawn_occurs_in_some_world() -> None:
 
 
 def test_visits_leave_the_rest_of_a_plan_as_it_was_drawn() -> None:
-    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=1.0)), actions=(Do(2.0, "purge"),))
+    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=1.0)), actions=(OwnerRequest(2.0, "purge"),))
     for number in range(50):
         seen = with_visits(Random(number), plan, 30.0, is_to_grow=True)
         assert tuple(replace(each, is_single=False) for each in seen.jobs[:2]) == plan.jobs
@@ -78,7 +78,11 @@ def test_a_plan_has_small_pages_while_something_happens_and_others_have_not() ->
 
 def test_history_is_read_over_several_pages() -> None:
     jobs = tuple(JobPlan(at=number / 10, run=0.0) for number in range(5))
-    asked = (Do(60.0, "history"), Do(61.0, "purge"), Do(62.0, "history"))
+    asked = (
+        OwnerRequest(60.0, "history"),
+        OwnerRequest(61.0, "purge"),
+        OwnerRequest(62.0, "history"),
+    )
     told: list[list[int]] = []
 
     def note(record: Record) -> None:
@@ -102,7 +106,7 @@ def test_jobs_of_a_page_are_purged_before_job_list_gets_it() -> None:
     asked = When(topics.KVS_OWN.page, 4, "send", party=topics.JOB_LIST)
     again = Reload("job-list", When(topics.JOB_HISTORY, 1, "send", "response"))
     faults = (again, Linger("job-list", asked, 0.5))
-    actions = (Do(60.0, "history"), Do(60.0, "purge", when=asked))
+    actions = (OwnerRequest(60.0, "history"), OwnerRequest(60.0, "purge", when=asked))
     plan = Plan(1, jobs=(JobPlan(), JobPlan()), actions=actions, faults=faults)
     noccurred = 0
     for seed in range(10):
@@ -118,7 +122,11 @@ def test_a_held_job_is_moved_twice(depth: str) -> None:
     plan = Plan(
         1,
         jobs=(JobPlan(run=0.0, urgency=0, queue=0),),
-        actions=(Do(1.0, "move", queue=1), Do(2.0, "move", queue=0), Do(3.0, "urgency", value=16)),
+        actions=(
+            OwnerRequest(1.0, "move", queue=1),
+            OwnerRequest(2.0, "move", queue=0),
+            OwnerRequest(3.0, "urgency", value=16),
+        ),
         queues=2,
         depth="stack" if depth == "stack" else "cores",
     )

@@ -11,7 +11,7 @@ import pytest
 from flux_trio.cores.job_manager.queues.waits import Waits
 from flux_trio.cores.kvs.ops import Put
 from flux_trio.formats import Event, format_eventlog, job_key
-from flux_trio.lab import Crash, Do, JobPlan, Plan, Setup, When, run_plan
+from flux_trio.lab import Crash, JobPlan, OwnerRequest, Plan, Setup, When, run_plan
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.plans.workload import Action
 from flux_trio.lab.world.waiting import Waiting
@@ -151,7 +151,7 @@ def test_who_waits_for_a_held_job_may_have_no_answer(tmp_path: Path, what: Actio
     path.write_text(dedent(PLUGIN).format(depend="pass", priority=ONE_WAITS))
     setup = Setup(plugins=(str(path),))
     jobs = (JobPlan(), JobPlan(at=1.0))
-    plan = Plan(1, jobs=jobs, actions=(Do(0.5, what, job=0),), plugins=setup.plugins)
+    plan = Plan(1, jobs=jobs, actions=(OwnerRequest(0.5, what, job=0),), plugins=setup.plugins)
     assert run_plan(plan, properties=setup.all_properties()).problems == ()
 
 
@@ -159,6 +159,6 @@ def test_request_that_waits_for_no_held_job_has_to_be_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Waits, "_answer", lambda *_: None)
-    plan = Plan(1, jobs=(JobPlan(),), actions=(Do(0.5, "queue-drain"),))
+    plan = Plan(1, jobs=(JobPlan(),), actions=(OwnerRequest(0.5, "queue-drain"),))
     (problem,) = run_plan(plan).problems
     assert problem == "answered: the owner's queue-drain has no answer"

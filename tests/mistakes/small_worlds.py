@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.lab import Crash, Do, JobPlan, Plan
+from flux_trio.lab import Crash, JobPlan, OwnerRequest, Plan
 
 STATES_MAX: Final = 3500
 """Some seconds of a processor. The worlds before cancel-nowhere have fewer states."""
@@ -18,18 +18,20 @@ ROUNDS: Final = (9, 15)
 _ANYTIME: Final = 1  # the moment of a fault that is explored: every one
 _HELD: Final = 0
 
-_CANCEL: Final = Do(0.0, "cancel")
-_HOLD: Final = Do(0.0, "urgency", value=_HELD)
-_STOP: Final = Do(0.0, "queue-stop")
-_DOWN: Final = Do(0.0, "down")
-_EXCLUDE: Final = (Do(0.0, "exclude", rank=1), Do(0.0, "include"))
+_CANCEL: Final = OwnerRequest(0.0, "cancel")
+_HOLD: Final = OwnerRequest(0.0, "urgency", value=_HELD)
+_STOP: Final = OwnerRequest(0.0, "queue-stop")
+_DOWN: Final = OwnerRequest(0.0, "down")
+_EXCLUDE: Final = (OwnerRequest(0.0, "exclude", rank=1), OwnerRequest(0.0, "include"))
 _EXEC: Final = Crash("job-exec", _ANYTIME)
 _SCHED: Final = Crash("sched", _ANYTIME)
 
 
-def _world(*what: Do | Crash, jobs: tuple[JobPlan, ...] = (JobPlan(),), nnodes: int = 1) -> Plan:
+def _world(
+    *what: OwnerRequest | Crash, jobs: tuple[JobPlan, ...] = (JobPlan(),), nnodes: int = 1
+) -> Plan:
     """Return a plan with one core on each node."""
-    actions = tuple([each for each in what if isinstance(each, Do)])
+    actions = tuple([each for each in what if isinstance(each, OwnerRequest)])
     faults = tuple([each for each in what if isinstance(each, Crash)])
     return Plan(0, nnodes, 1, jobs=jobs, actions=actions, faults=faults)
 
@@ -40,9 +42,9 @@ _WIDE: Final = (JobPlan(nnodes=2),)
 SMALL_WORLDS: Final[dict[str, Plan]] = {
     "hold": _world(_HOLD),
     "cancel": _world(_CANCEL),
-    "drain": _world(Do(0.0, "drain"), Do(0.0, "undrain"), jobs=_WIDE, nnodes=2),
+    "drain": _world(OwnerRequest(0.0, "drain"), OwnerRequest(0.0, "undrain"), jobs=_WIDE, nnodes=2),
     "exclude": _world(*_EXCLUDE, jobs=_WIDE, nnodes=2),
-    "down": _world(_DOWN, Do(0.0, "up"), jobs=_WIDE, nnodes=2),
+    "down": _world(_DOWN, OwnerRequest(0.0, "up"), jobs=_WIDE, nnodes=2),
     "hold-nowhere": _world(_HOLD, _DOWN),
     "stop-nowhere": _world(_STOP, _DOWN),
     "exec-crash": _world(_EXEC),
@@ -52,6 +54,6 @@ SMALL_WORLDS: Final[dict[str, Plan]] = {
     "cancel-and-sched-crash": _world(_CANCEL, _SCHED),
     "hold-and-sched-crash": _world(_HOLD, _SCHED),
     "exec-and-sched-crash": _world(_EXEC, _SCHED),
-    "queue-stop": _world(_STOP, Do(0.0, "queue-start"), jobs=_TWO),
+    "queue-stop": _world(_STOP, OwnerRequest(0.0, "queue-start"), jobs=_TWO),
 }
 """In those that are called nowhere the only node goes down and stays so: requests stay open."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flux_trio.formats import format_fluid
-from flux_trio.lab import Crash, Do, JobPlan, Plan, Reload, When, run_plan
+from flux_trio.lab import Crash, JobPlan, OwnerRequest, Plan, Reload, When, run_plan
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story, story_page, story_text
@@ -78,7 +78,7 @@ def test_few_lines_keep_the_violation_and_its_reasons(story: Story) -> None:
 
 def test_request_that_acts_on_all_jobs_is_told_in_few_lines() -> None:
     """A queue that was stopped, and a module that has restarted: both may be the cause."""
-    stopped = Do(1.0, "queue-stop")
+    stopped = OwnerRequest(1.0, "queue-stop")
     reload = Reload("job-manager", When("job-exec.start", type="response"))
     trace: list[Record] = []
     run_plan(Plan(1, jobs=(JobPlan(),) * 4, faults=(reload,), actions=(stopped,)), [trace.append])

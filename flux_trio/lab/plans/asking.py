@@ -12,7 +12,7 @@ from flux_trio.lab.catalogue import Fault, When
 from flux_trio.lab.catalogue.places import Module, Type
 from flux_trio.lab.plans.coincidences import AWAY_S, Coincidence, Table, table_of
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.workload import SPAN_S, Action, Do
+from flux_trio.lab.plans.workload import SPAN_S, Action, OwnerRequest
 from flux_trio.messages import topics
 
 DURATIONS_S: Final = (0.0, 0.5, 2.0, 10.0, 60.0, 300.0)
@@ -50,7 +50,7 @@ def draw_new_durations(draw: Random, plan: Plan) -> Coincidence:
     return (fault,), tuple(asked)
 
 
-def _new_duration(table: Table) -> Do:
+def _new_duration(table: Table) -> OwnerRequest:
     """Return a request: often when a job starts, and now and then so that it ends soon."""
     draw = table.draw
     at, place = round(draw.uniform(0, table.span_s), 1), draw.randrange(len(table.jobs))
@@ -58,7 +58,7 @@ def _new_duration(table: Table) -> Do:
     if draw.random() < 0.6:
         topic, type_ = draw.choice(_WHILE_A_JOB_STARTS)
         when = When(topic, table.some(), draw.choice(("send", "recv")), type_)
-    return Do(at, "duration", job=place, seconds=draw.choice(DURATIONS_S), when=when)
+    return OwnerRequest(at, "duration", job=place, seconds=draw.choice(DURATIONS_S), when=when)
 
 
 _OF_DURATIONS: Final[tuple[tuple[str, Type], ...]] = (
@@ -84,14 +84,14 @@ def draw_long_requests(draw: Random, plan: Plan) -> Coincidence:
     return (), tuple(_long_request(table, plan.queues) for _ in range(draw.randint(1, 4)))
 
 
-def _long_request(table: Table, queues: int) -> Do:
+def _long_request(table: Table, queues: int) -> OwnerRequest:
     draw = table.draw
     at, what = round(draw.uniform(0, table.span_s), 1), draw.choice(_LONG)
     when = table.aim.when() if draw.random() < 0.5 else None
     if what == "watch":
-        return Do(at, what, job=draw.randrange(len(table.jobs)), when=when)
+        return OwnerRequest(at, what, job=draw.randrange(len(table.jobs)), when=when)
     queue = draw.randrange(queues) if queues and draw.random() < 0.5 else None
-    return Do(at, what, queue=queue, when=when)
+    return OwnerRequest(at, what, queue=queue, when=when)
 
 
 def draw_subscription(draw: Random, _plan: Plan) -> Coincidence:
@@ -103,7 +103,7 @@ def draw_subscription(draw: Random, _plan: Plan) -> Coincidence:
     if draw.random() < 0.7:
         topic = draw.choice(_EVENTS)
         when = When(topic, 1, draw.choice(("send", "recv")), "event")
-    return (), (Do(at, "subscribe", when=when),)
+    return (), (OwnerRequest(at, "subscribe", when=when),)
 
 
 _EVENTS: Final = (

@@ -18,14 +18,14 @@ from flux_trio.lab.catalogue import Fault, When
 from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.catalogue.places import Module
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.workload import SPAN_S, Action, Do, JobPlan
+from flux_trio.lab.plans.workload import SPAN_S, Action, JobPlan, OwnerRequest
 from flux_trio.messages import topics
 
 AWAY_S: Final = (0.5, 3.0, 12.0)
 LATER_S: Final = (0.0, 0.5, 5.0, 60.0)
 URGENCIES: Final = (0, 1, 16, 20, 31)
 
-Coincidence = tuple[tuple[Fault, ...], tuple[Do, ...]]
+Coincidence = tuple[tuple[Fault, ...], tuple[OwnerRequest, ...]]
 
 
 class Table:
@@ -48,7 +48,7 @@ class Table:
         """Draw a number from 1 to the number of jobs, rather a small one."""
         return min(1 + int(self.draw.expovariate(2 / len(self.jobs))), len(self.jobs))
 
-    def asked(self, when: When | None, what: Action) -> Iterator[Do]:
+    def asked(self, when: When | None, what: Action) -> Iterator[OwnerRequest]:
         """Yield a request of the owner at `when`, and often a later one that undoes it."""
         at = round(self.draw.uniform(0, self.span_s), 1)
         after = round(at + self.draw.choice(LATER_S), 1)
@@ -56,18 +56,18 @@ class Table:
         back = _BACK.get(what)
         match what:
             case "cancel":
-                yield Do(at, what, job=self._job(), when=when)
+                yield OwnerRequest(at, what, job=self._job(), when=when)
             case "urgency":
                 job, value = self._job(), self.draw.choice(URGENCIES)
-                yield Do(at, what, job=job, value=value, when=when)
+                yield OwnerRequest(at, what, job=job, value=value, when=when)
             case "down" | "drain":
                 for rank in self.ranks():
-                    yield Do(at, what, rank=rank, when=when)
-                    yield Do(after, _BACK[what], rank=rank)
+                    yield OwnerRequest(at, what, rank=rank, when=when)
+                    yield OwnerRequest(after, _BACK[what], rank=rank)
             case _:
-                yield Do(at, what, queue=queue, when=when)
+                yield OwnerRequest(at, what, queue=queue, when=when)
                 if back is not None and self.draw.random() < 0.5:
-                    yield Do(after, back, queue=queue)
+                    yield OwnerRequest(after, back, queue=queue)
 
     def _job(self) -> int:
         return self.draw.randrange(len(self.jobs))
@@ -136,7 +136,7 @@ def _while_a_module_is_away(table: Table) -> Coincidence:
     return (away,), tuple(asked)
 
 
-def _one(table: Table, when: When | None, wanted: Sequence[Action]) -> Iterator[Do]:
+def _one(table: Table, when: When | None, wanted: Sequence[Action]) -> Iterator[OwnerRequest]:
     return table.asked(when, table.draw.choice(wanted))
 
 
@@ -189,8 +189,8 @@ def _there_and_back(table: Table) -> Coincidence:
     after = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
     value = draw.choice([each for each in URGENCIES if each not in (0, job.urgency)])
     return (), (
-        Do(at, "urgency", job=place, value=value),
-        Do(after, "urgency", job=place, value=job.urgency),
+        OwnerRequest(at, "urgency", job=place, value=value),
+        OwnerRequest(after, "urgency", job=place, value=job.urgency),
     )
 
 
@@ -200,7 +200,7 @@ def _purged_and_started_again(table: Table) -> Coincidence:
     done = When(topics.JOB_PURGE, 1, draw.choice(("recv", "send", "send")), "response")
     at = round(draw.uniform(1.0, 40.0), 1)
     again: Fault = draw.choice((c.Reload("job-manager", done), c.RestartInstance(done, 0.5)))
-    return (again,) if draw.random() < 0.5 else (), (Do(at, "purge"),)
+    return (again,) if draw.random() < 0.5 else (), (OwnerRequest(at, "purge"),)
 
 
 def _shrunk_and_back(table: Table) -> Coincidence:

@@ -16,7 +16,7 @@ from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.rarely_met import draw_rarely_met
 from flux_trio.lab.plans.swarm import draw_faults
 from flux_trio.lab.plans.visits import with_backup, with_visits, with_visits_of_stack
-from flux_trio.lab.plans.workload import SPAN_S, Action, Do, JobPlan
+from flux_trio.lab.plans.workload import SPAN_S, Action, JobPlan, OwnerRequest
 
 
 def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -> Plan:
@@ -106,33 +106,37 @@ def _jobs(draw: random.Random, njobs: int, nnodes: int, queues: int) -> tuple[Jo
     )
 
 
-def _do(draw: random.Random, action: str, njobs: int, queues: int, aim: Aim) -> Iterator[Do]:
+def _do(
+    draw: random.Random, action: str, njobs: int, queues: int, aim: Aim
+) -> Iterator[OwnerRequest]:
     """Draw what a user does: some of it at a message, and some of it twice."""
     at = round(draw.uniform(0, SPAN_S), 1)
     after = round(at + draw.choice((0.0, 0.5, 5.0, 60.0)), 1)
     when = aim.when() if draw.random() < 0.5 else None
     match action:
         case "cancel":
-            yield Do(at, "cancel", job=draw.randrange(njobs), when=when)
+            yield OwnerRequest(at, "cancel", job=draw.randrange(njobs), when=when)
         case "urgency":
             job = draw.randrange(njobs)
-            yield Do(at, "urgency", job=job, value=draw.choice((0, 1, 16, 20, 31)), when=when)
+            yield OwnerRequest(
+                at, "urgency", job=job, value=draw.choice((0, 1, 16, 20, 31)), when=when
+            )
             if draw.random() < 0.5:
-                yield Do(after, "urgency", job=job, value=draw.choice((0, 16, 16, 31)))
+                yield OwnerRequest(after, "urgency", job=job, value=draw.choice((0, 16, 16, 31)))
         case "drain":
             for rank in aim.ranks():
-                yield Do(at, "drain", rank=rank, when=when)
-                yield Do(after, "undrain", rank=rank)
+                yield OwnerRequest(at, "drain", rank=rank, when=when)
+                yield OwnerRequest(after, "undrain", rank=rank)
         case "down":
             for rank in aim.ranks():
-                yield Do(at, "down", rank=rank, when=when)
-                yield Do(after, "up", rank=rank)
+                yield OwnerRequest(at, "down", rank=rank, when=when)
+                yield OwnerRequest(after, "up", rank=rank)
         case _:
             queue = draw.randrange(queues) if queues and draw.random() < 0.5 else None
             what, back = _OF_QUEUES[action]
-            yield Do(at, what, queue=queue, when=when)
+            yield OwnerRequest(at, what, queue=queue, when=when)
             if draw.random() < 0.7:  # else it stays until everything is put right
-                yield Do(after, back, queue=queue)
+                yield OwnerRequest(after, back, queue=queue)
 
 
 _OF_QUEUES: Final[dict[str, tuple[Action, Action]]] = {

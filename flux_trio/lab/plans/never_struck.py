@@ -10,7 +10,7 @@ import msgspec
 
 from flux_trio.formats.glob import is_glob
 from flux_trio.lab.catalogue import BrokenClause, Fault, PluginFault, When, Which
-from flux_trio.lab.plans.workload import JOB_ACTIONS, Do
+from flux_trio.lab.plans.workload import JOB_ACTIONS, OwnerRequest
 
 _NEARLY: Final = 0.8
 """How like to each other (see difflib) two topics are if one is taken for a slip of the other: less
@@ -43,7 +43,7 @@ def never_struck_text(fault: Fault, came: Collection[str] = ()) -> str:
     return f"{fields['type']}{said} never struck: there was no {_place(fault)}{_meant(fault, came)}"
 
 
-def never_made_text(request: Do) -> str:
+def never_made_text(request: OwnerRequest) -> str:
     """Return what was planned and where, such as `request cancel was never made: there was no
     request sched.alloc number 2 that was received`.
     """

@@ -14,7 +14,7 @@ from flux_trio.editions import EDITIONS
 from flux_trio.formats import HOSTS_MAX
 from flux_trio.formats.idset import IDS_MAX
 from flux_trio.lab.catalogue import Fault
-from flux_trio.lab.plans.workload import Do, JobPlan
+from flux_trio.lab.plans.workload import JobPlan, OwnerRequest
 from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import Builtin, PluginFile, builtin_files, plugin_file
 from flux_trio.messages import topics
@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=0)] = 0  # of alloc requests at a time; 0: no limit
     late: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     jobs: tuple[JobPlan, ...] = ()
-    actions: tuple[Do, ...] = ()
+    actions: tuple[OwnerRequest, ...] = ()
     faults: tuple[Fault, ...] = ()
     depth: Depth = "cores"
     store: StoreKind = "memory"

@@ -14,7 +14,7 @@ from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, When
 from flux_trio.lab.plans.coincidences import AWAY_S, Coincidence, Table, table_of
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.workload import Action, Do
+from flux_trio.lab.plans.workload import Action, OwnerRequest
 from flux_trio.messages import topics
 
 _ADMIN: Final[tuple[tuple[Action, str], ...]] = (
@@ -40,7 +40,9 @@ def _sent_jobs_change(table: Table) -> Coincidence:
     for _ in range(draw.randint(2, 6)):
         when = When(topics.SCHED_ALLOC, table.some(), "send", "request")
         job, at = draw.randrange(len(table.jobs)), round(draw.uniform(0, table.span_s), 1)
-        asked.append(Do(at, "urgency", job=job, value=draw.choice((1, 5, 16, 20, 31)), when=when))
+        asked.append(
+            OwnerRequest(at, "urgency", job=job, value=draw.choice((1, 5, 16, 20, 31)), when=when)
+        )
     return (), tuple(asked)
 
 
@@ -52,7 +54,7 @@ def _jobs_never_end(table: Table) -> Coincidence:
         when = When("job-exec.start", table.some(), "recv", "response")
         for seconds in draw.choice(((0.0,), (60.0, 0.0), (0.0, 10.0))):
             at = round(draw.uniform(0, table.span_s), 1)
-            asked.append(Do(at, "duration", job=job, seconds=seconds, when=when))
+            asked.append(OwnerRequest(at, "duration", job=job, seconds=seconds, when=when))
     return (), tuple(asked)
 
 
@@ -68,7 +70,9 @@ def _duration_across_a_reload(table: Table) -> Coincidence:
     again = When("job-exec.start", len(table.jobs), "recv", "request")
     slow = c.Slow("job-exec", started, 0.1, 10.0)
     asked = [
-        Do(round(draw.uniform(0, table.span_s), 1), "duration", job=job, seconds=60.0, when=when)
+        OwnerRequest(
+            round(draw.uniform(0, table.span_s), 1), "duration", job=job, seconds=60.0, when=when
+        )
         for job in draw.sample(range(len(table.jobs)), min(3, len(table.jobs)))
         for when in (started, again)
     ]

@@ -17,7 +17,7 @@ from flux_trio.lab.catalogue import When
 from flux_trio.lab.catalogue.places import Type
 from flux_trio.lab.plans.coincidences import Table
 from flux_trio.lab.plans.plan import Plan, reloadable_of
-from flux_trio.lab.plans.workload import Action, Do, JobPlan
+from flux_trio.lab.plans.workload import Action, JobPlan, OwnerRequest
 from flux_trio.lab.world.plugin_files import Builtin
 from flux_trio.lab.world.recovering import Tool
 from flux_trio.messages import topics
@@ -48,7 +48,7 @@ class _Visits:
     def moment(self) -> float:
         return round(self.draw.uniform(0, self.span_s), 1)
 
-    def ask(self, *asked: Do) -> None:
+    def ask(self, *asked: OwnerRequest) -> None:
         self.plan = replace(self.plan, actions=(*self.plan.actions, *asked))
 
     def submit(self, *jobs: JobPlan) -> range:
@@ -127,7 +127,7 @@ def _back_up(visits: _Visits) -> None:
     topic, type_ = draw.choice(_WHILE_JOBS_RUN)
     nth = min(visits.some(), visits.some())
     begins = When(topic, nth, draw.choice(("send", "recv")), type_)
-    visits.ask(Do(visits.moment(), "backup", when=begins))
+    visits.ask(OwnerRequest(visits.moment(), "backup", when=begins))
     kill = draw.choice(("", "before", "at its end"))
     tool: Tool = "restore"
     when = When(topics.KVS_OWN.backup, 1, "send", "response")
@@ -137,7 +137,7 @@ def _back_up(visits: _Visits) -> None:
     if kill:
         fault = c.Recover(when, tool, draw.choice((0.0, 0.5, 3.0)))
         visits.plan = replace(visits.plan, faults=(*visits.plan.faults, fault))
-        visits.ask(Do(visits.span_s, "queue-start"))
+        visits.ask(OwnerRequest(visits.span_s, "queue-start"))
     visits.plan = replace(visits.plan, store="sqlite", pages=SMALL)
 
 
@@ -149,7 +149,7 @@ def _recover(visits: _Visits) -> None:
         when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
         fault = c.Recover(when, tool, draw.choice((0.0, 0.5, 3.0)))
         visits.plan = replace(visits.plan, faults=(*visits.plan.faults, fault))
-    visits.ask(Do(visits.span_s, "queue-start"))
+    visits.ask(OwnerRequest(visits.span_s, "queue-start"))
     visits.plan = replace(visits.plan, store="sqlite", pages=SMALL)
 
 
@@ -196,7 +196,7 @@ def _load_again(visits: _Visits, place: int) -> None:
     when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
     if draw.random() < 0.5:
         when = When("job-exec.start", 3 * draw.choice((1, 1, 2, 3)), "recv", "response")
-    visits.ask(Do(visits.moment(), "reload-plugin", value=number, when=when))
+    visits.ask(OwnerRequest(visits.moment(), "reload-plugin", value=number, when=when))
 
 
 def _hold_in_cleanup(visits: _Visits) -> When:
@@ -222,7 +222,7 @@ def _survive_a_cancel(visits: _Visits) -> None:
     draw = visits.draw
     at, queue = visits.moment(), visits.queue()
     (place,) = visits.submit(JobPlan(at, run=40.0, queue=queue))
-    visits.ask(Do(round(at + 0.5, 1), "cancel", job=place))
+    visits.ask(OwnerRequest(round(at + 0.5, 1), "cancel", job=place))
     canceled = When(topics.JOB_RAISE, 1, "recv")
     away = c.Linger("job-exec", canceled, draw.choice((2.0, 20.0)))
     again = When(topics.JOB_RAISE, 1, "send", "response")
@@ -254,13 +254,19 @@ def _move(visits: _Visits) -> None:
     is_stopped = draw.random() < 0.6
     if is_stopped:
         before, queue = round(max(0.0, job.at - 0.1), 1), draw.choice((None, job.queue))
-        visits.ask(Do(before, "queue-stop", queue=queue))
+        visits.ask(OwnerRequest(before, "queue-stop", queue=queue))
     for count in range(moves):
         there = (here + 1 + count) % visits.plan.queues
         at_message = when if count == 0 and not is_stopped and draw.random() < 0.3 else None
-        visits.ask(Do(round(at + count * step, 1), "move", job=place, queue=there, when=at_message))
+        visits.ask(
+            OwnerRequest(
+                round(at + count * step, 1), "move", job=place, queue=there, when=at_message
+            )
+        )
     if is_stopped:
-        visits.ask(Do(round(at + moves * step + draw.choice((0.0, 0.5, 5.0)), 1), "queue-start"))
+        visits.ask(
+            OwnerRequest(round(at + moves * step + draw.choice((0.0, 0.5, 5.0)), 1), "queue-start")
+        )
 
 
 def _move_held_jobs(visits: _Visits, at: float, njobs: int = 1) -> None:
@@ -271,11 +277,11 @@ def _move_held_jobs(visits: _Visits, at: float, njobs: int = 1) -> None:
     for _ in range(draw.choice((1, 2, 2))):
         queue = (queue + 1) % visits.plan.queues
         at = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
-        visits.ask(*(Do(at, "move", job=place, queue=queue) for place in places))
+        visits.ask(*(OwnerRequest(at, "move", job=place, queue=queue) for place in places))
     at = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
     first, *others = places
-    visits.ask(Do(at, "urgency", job=first, value=_URGENCY))
-    visits.ask(*(Do(at, "cancel", job=place) for place in others))
+    visits.ask(OwnerRequest(at, "urgency", job=first, value=_URGENCY))
+    visits.ask(*(OwnerRequest(at, "cancel", job=place) for place in others))
 
 
 def _end_with_what_is_seldom(visits: _Visits, *, is_to_grow: bool) -> None:
@@ -288,22 +294,22 @@ def _end_with_what_is_seldom(visits: _Visits, *, is_to_grow: bool) -> None:
     if not visits.plan.queues:
         _divide_into_queues(visits)
     at = visits.span_s * 2
-    visits.ask(Do(at, "queue-enable"), Do(at, "history"))
+    visits.ask(OwnerRequest(at, "queue-enable"), OwnerRequest(at, "history"))
     if is_to_grow:
         _move_held_jobs(visits, at + 1.0, SMALL + 2)
     at = visits.span_s * 4
-    visits.ask(Do(at, "history"), Do(at, "purge"), Do(at, "history"))
+    visits.ask(OwnerRequest(at, "history"), OwnerRequest(at, "purge"), OwnerRequest(at, "history"))
 
 
 def _read_history(visits: _Visits) -> None:
     """The ids of the jobs are asked for, often twice, and finished jobs may be purged between."""
     draw = visits.draw
     at = visits.moment()
-    visits.ask(Do(at, "history"))
+    visits.ask(OwnerRequest(at, "history"))
     if draw.random() < 0.5:
-        visits.ask(Do(round(at + draw.choice((0.0, 0.5, 30.0)), 1), "purge"))
+        visits.ask(OwnerRequest(round(at + draw.choice((0.0, 0.5, 30.0)), 1), "purge"))
     if draw.random() < 0.7:
-        visits.ask(Do(round(at + draw.choice((0.0, 0.5, 30.0, 60.0)), 1), "history"))
+        visits.ask(OwnerRequest(round(at + draw.choice((0.0, 0.5, 30.0, 60.0)), 1), "history"))
 
 
 def _wait_for_nodes_that_go(visits: _Visits) -> None:
@@ -327,7 +333,7 @@ def _release_two(visits: _Visits) -> None:
     released = round(at + draw.choice((0.0, 0.5, 2.0)), 1)
     for place in held:
         value = draw.choice((_URGENCY, _URGENCY, 20))
-        visits.ask(Do(released, "urgency", job=place, value=value))
+        visits.ask(OwnerRequest(released, "urgency", job=place, value=value))
 
 
 def _cancel_and_go_on(visits: _Visits) -> None:
@@ -340,13 +346,13 @@ def _cancel_and_go_on(visits: _Visits) -> None:
     running = JobPlan(at, nnodes=nnodes, run=40.0, queue=queue)
     place, waiting, _ = visits.submit(running, *[replace(running, run=0.5)] * 2)
     for seconds, urgency in ((0.2, _BETTER), (0.4, running.urgency)):
-        visits.ask(Do(round(at + seconds, 1), "urgency", job=waiting, value=urgency))
+        visits.ask(OwnerRequest(round(at + seconds, 1), "urgency", job=waiting, value=urgency))
     what: Action = draw.choice(("cancel", "cancel", "down"))
     ends = round(at + draw.choice((0.5, 2.0)), 1)
     rank = draw.randrange(nnodes)
-    visits.ask(Do(ends, what, job=place, rank=rank))
+    visits.ask(OwnerRequest(ends, what, job=place, rank=rank))
     if what == "down":
-        visits.ask(Do(round(ends + draw.choice((0.5, 5.0)), 1), "up", rank=rank))
+        visits.ask(OwnerRequest(round(ends + draw.choice((0.5, 5.0)), 1), "up", rank=rank))
 
 
 def _lose_a_grant_that_was_awaited(visits: _Visits) -> None:
@@ -375,7 +381,7 @@ def _purge_while_finished_jobs_are_read(visits: _Visits) -> None:
     asked = When(topics.KVS_OWN.page, draw.choice((4, 4, 6)), "send", party=topics.JOB_LIST)
     again, away = c.Reload("job-list", told), c.Linger("job-list", asked, 0.5)
     visits.plan = replace(visits.plan, faults=(*visits.plan.faults, again, away))
-    visits.ask(Do(at, "history"), Do(at, "purge", when=asked))
+    visits.ask(OwnerRequest(at, "history"), OwnerRequest(at, "purge", when=asked))
 
 
 _WHILE_JOBS_RUN: Final[tuple[tuple[str, Type], ...]] = (

@@ -69,7 +69,7 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     is_single: bool = False
 
 
-class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class OwnerRequest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A request of the owner: at `at`, or at the message `when` if that is given.
 
     `job` is the place of a job in the plan, for cancel, urgency, duration, watch and move. `value`

@@ -12,7 +12,7 @@ from flux_trio.judge import Violation
 from flux_trio.lab.catalogue import Fault
 from flux_trio.lab.plans.never_struck import never_struck
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan
+from flux_trio.lab.plans.workload import JOB_ACTIONS, JobPlan, OwnerRequest
 from flux_trio.lab.stories.owner import Owner
 from flux_trio.lab.world.jobs import stored_job
 from flux_trio.protocols import Job
@@ -40,7 +40,7 @@ class Outcome:
     nsteps: int = 0
     log: tuple[LogEntry, ...] = field(default=(), repr=False)
     excused: tuple[str, ...] = ()
-    unprompted: tuple[Do, ...] = ()
+    unprompted: tuple[OwnerRequest, ...] = ()
     """The requests of the plan that were never made, since their message did not come."""
     trace: Sequence[Record] = field(default=(), repr=False)
 
@@ -83,7 +83,9 @@ def problems_at_rest(
             yield f"answered: the owner's {_called(asked)} has no answer"
 
 
-def _may_wait_for_job(asked: JobPlan | Do, owner: Owner, may_wait: Collection[int]) -> bool:
+def _may_wait_for_job(
+    asked: JobPlan | OwnerRequest, owner: Owner, may_wait: Collection[int]
+) -> bool:
     """Whether a request waits for the end of a job that may wait for ever itself."""
     if isinstance(asked, JobPlan):
         return False
@@ -92,7 +94,7 @@ def _may_wait_for_job(asked: JobPlan | Do, owner: Owner, may_wait: Collection[in
     return asked.what == "watch" and owner.ids[asked.job] in may_wait
 
 
-def _called(asked: JobPlan | Do) -> str:
+def _called(asked: JobPlan | OwnerRequest) -> str:
     if isinstance(asked, JobPlan):
         return f"submission at {asked.at:g} s"
     about = f" of job {asked.job}" if asked.what in JOB_ACTIONS else ""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from flux_trio.config import DURATION_KEY, QUEUE_KEY
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Idset, Jobspec, format_fluid
-from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan, queue_name
+from flux_trio.lab.plans.workload import JOB_ACTIONS, JobPlan, OwnerRequest, queue_name
 from flux_trio.lab.world.clients import LATER, RETRY_S, Client, Subscribe
 from flux_trio.lab.world.plugin_files import PluginFile
 from flux_trio.messages import Errno, Flag, Request, Response, topics
@@ -31,14 +31,14 @@ class Owner(Client):
     def __init__(
         self,
         jobs: tuple[JobPlan, ...],
-        actions: tuple[Do, ...],
+        actions: tuple[OwnerRequest, ...],
         ids: dict[int, int],
         plugins: Sequence[PluginFile] = (),
         own: topics.StoreTopics = topics.KVS_OWN,
     ) -> None:
         self._own = own  # how the edition calls what only we have of the kvs
         self._plugins = plugins
-        self._todo: dict[int, JobPlan | Do] = dict(enumerate((*jobs, *actions)))
+        self._todo: dict[int, JobPlan | OwnerRequest] = dict(enumerate((*jobs, *actions)))
         self.ids = ids
         self.refused: dict[int, str] = {}  # jobs that were refused, by place
         self.waiting: dict[int, int] = {}  # matchtag of an open request → place
@@ -68,7 +68,7 @@ class Owner(Client):
         return actions
 
     @property
-    def unanswered(self) -> list[JobPlan | Do]:
+    def unanswered(self) -> list[JobPlan | OwnerRequest]:
         """The jobs and requests of the plan that wait for an answer."""
         return [self._todo[place] for place in self.waiting.values()]
 
@@ -105,7 +105,7 @@ class Owner(Client):
         self.waiting[self._matchtag] = place
         return Request(topic, payload, self._matchtag, int(flags))
 
-    def _change(self, asked: Do) -> Iterator[dict[str, Any]]:
+    def _change(self, asked: OwnerRequest) -> Iterator[dict[str, Any]]:
         """Yield the payload of the request that loads a plugin again, if there is such a plugin."""
         for file in self._plugins[asked.value : asked.value + 1]:
             name = Path(file.load).stem.replace("_", "-")
@@ -144,7 +144,7 @@ class Owner(Client):
             self._eventlogs[place] = f"{payload}{response.payload.get('event', '')}\n"
             return not response.ends_rpc  # without the flag of a stream it is the last one
         asked = self._todo[place]
-        if response.errnum == Errno.ENODATA and isinstance(asked, Do):
+        if response.errnum == Errno.ENODATA and isinstance(asked, OwnerRequest):
             self.read[self.ids[asked.job]] = payload
         return False
 
@@ -176,7 +176,7 @@ def jobspec_of(job: JobPlan, after: int | None = None) -> Jobspec:
     )
 
 
-def _method(asked: Do, jobid: int, own: topics.StoreTopics) -> tuple[str, dict[str, Any]]:
+def _method(asked: OwnerRequest, jobid: int, own: topics.StoreTopics) -> tuple[str, dict[str, Any]]:
     """Return topic and payload of a request."""
     if asked.what in JOB_ACTIONS:
         topic, values = _of_job(asked)
@@ -204,7 +204,7 @@ def _method(asked: Do, jobid: int, own: topics.StoreTopics) -> tuple[str, dict[s
             return _OF_NODES[asked.what], {"targets": str(asked.rank)}
 
 
-def _of_job(asked: Do) -> tuple[str, dict[str, Any]]:
+def _of_job(asked: OwnerRequest) -> tuple[str, dict[str, Any]]:
     """Return the topic of a request about a job, and what it says beside the id."""
     match asked.what:
         case "cancel":
@@ -228,6 +228,6 @@ _OF_NODES: Final[dict[str, str]] = {
 }
 
 
-def _queue(asked: Do) -> dict[str, Any]:
+def _queue(asked: OwnerRequest) -> dict[str, Any]:
     """Return which queue a request is about."""
     return {"all": True} if asked.queue is None else {"name": queue_name(asked.queue)}

@@ -12,7 +12,7 @@ from typing import Final
 
 from flux_trio.lab.catalogue import Fault, PluginFault
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.workload import Do
+from flux_trio.lab.plans.workload import OwnerRequest
 from flux_trio.lab.stories.owner import Owner
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import topics
@@ -49,7 +49,7 @@ def lacks_a_module(world: CoresWorld) -> bool:
 
 def owner_who_puts_right(plan: Plan, active: list[int]) -> Owner:
     """Return a client that brings nodes back, starts queues and releases the `active` jobs."""
-    queues = (Do(0.0, "queue-start"), Do(0.0, "queue-enable"))
+    queues = (OwnerRequest(0.0, "queue-start"), OwnerRequest(0.0, "queue-enable"))
     asked = (*queues, *requests_for_all_nodes(plan), *requests_for_held_jobs(active))
     return Owner((), asked, dict(enumerate(active)))
 
@@ -59,19 +59,21 @@ def owner_who_releases(jobs: list[int]) -> Owner:
     return Owner((), requests_for_held_jobs(jobs), dict(enumerate(jobs)))
 
 
-def requests_for_held_jobs(jobs: list[int]) -> tuple[Do, ...]:
+def requests_for_held_jobs(jobs: list[int]) -> tuple[OwnerRequest, ...]:
     """Return requests that give jobs an urgency; they name a job by its place in `jobs`."""
-    return tuple(Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(jobs)))
+    return tuple(
+        OwnerRequest(0.0, "urgency", job=place, value=URGENCY) for place in range(len(jobs))
+    )
 
 
-def requests_for_all_nodes(plan: Plan) -> Iterator[Do]:
+def requests_for_all_nodes(plan: Plan) -> Iterator[OwnerRequest]:
     """Yield requests that bring back each node which the plan may have taken away."""
     ranks = {each.rank for each in plan.actions}
     for fault in plan.faults:
         ranks.update(fault.unfit_ranks(plan))
     for rank in sorted(ranks):
         for what in ("up", "undrain"):
-            yield Do(0.0, what, rank=rank)
+            yield OwnerRequest(0.0, what, rank=rank)
     is_excluding = any(each.what == "exclude" for each in plan.actions)
     if is_excluding or any(each.may_exclude for each in plan.faults):
-        yield Do(0.0, "include")
+        yield OwnerRequest(0.0, "include")

@@ -16,7 +16,7 @@ from flux_trio.lab.catalogue import When, Which
 from flux_trio.lab.plans.checks import on_machine
 from flux_trio.lab.plans.files import can_be_played
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan
+from flux_trio.lab.plans.workload import JOB_ACTIONS, JobPlan, OwnerRequest
 from flux_trio.lab.stories.running import run_plan
 
 RUNS_MAX: Final = 150
@@ -326,7 +326,7 @@ def _behind_another(job: JobPlan, gone: range) -> JobPlan:
     return msgspec.structs.replace(job, after=place)
 
 
-def _renumbered(actions: tuple[Do, ...], gone: range) -> Iterator[Do]:
+def _renumbered(actions: tuple[OwnerRequest, ...], gone: range) -> Iterator[OwnerRequest]:
     """The actions without those on jobs that are gone; the others name the jobs' new places."""
     for each in actions:
         if each.what not in JOB_ACTIONS:

@@ -18,7 +18,7 @@ from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.lab.catalogue import Fault, When, Which
 from flux_trio.lab.plans.plan import DEFAULT_EDITION, Plan
 from flux_trio.lab.plans.reached import name_of_fault
-from flux_trio.lab.plans.workload import Do, JobPlan, meant_by
+from flux_trio.lab.plans.workload import JobPlan, OwnerRequest, meant_by
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.properties.world_judge import WorldJudge, all_clauses
 from flux_trio.lab.stories.campaign import PropertyRaised, Setup, main_property, property_errors
@@ -244,7 +244,7 @@ def played_lines(plan: Plan, never_struck: Iterable[Fault] = ()) -> Iterator[str
         yield line
 
 
-def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:
+def _fields(value: JobPlan | OwnerRequest | Fault, without: tuple[str, ...] = ()) -> str:
     """Return the fields of a value, `name value` each, without a flag that is not set."""
     names = [
         name

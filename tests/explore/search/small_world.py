@@ -20,7 +20,7 @@ from flux_trio.cores.turns import Core, RunnerAction, SetTimer, TimerFired
 from flux_trio.lab.catalogue import Crash, Fault, Return, Unload
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import name_of_fault
-from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan
+from flux_trio.lab.plans.workload import JOB_ACTIONS, JobPlan, OwnerRequest
 from flux_trio.lab.stories.owner import Owner
 from flux_trio.lab.stories.setting import config_of, surroundings_of
 from flux_trio.lab.world.clients import Subscribe
@@ -186,7 +186,9 @@ class SmallWorld(CoresWorld):
                 while station.has_message:
                     self._take(station, station.pop_oldest())
 
-    def _start_client(self, name: str, jobs: tuple[JobPlan, ...], group: tuple[Do, ...]) -> None:
+    def _start_client(
+        self, name: str, jobs: tuple[JobPlan, ...], group: tuple[OwnerRequest, ...]
+    ) -> None:
         ids = {} if name == OWNER else self._ids()
         core = self._numbered(name, lambda: Owner(jobs, group, ids), OfClient())
         self.start(self.add(name, core))
@@ -412,14 +414,14 @@ def _in_memory(store: Store) -> MemoryStore:
     return store
 
 
-def _groups(plan: Plan) -> dict[str, tuple[Do, ...]]:
+def _groups(plan: Plan) -> dict[str, tuple[OwnerRequest, ...]]:
     """Return by name of a client the requests that it makes, in order."""
-    groups: dict[Any, list[Do]] = {}
+    groups: dict[Any, list[OwnerRequest]] = {}
     for place, action in enumerate(plan.actions):
         at_once = msgspec.structs.replace(action, at=0.0)
         groups.setdefault(_PAIRS.get(action.what, place), []).append(at_once)
     return {f"user{number}": tuple(group) for number, group in enumerate(groups.values(), 1)}
 
 
-def _jobs_of(group: tuple[Do, ...]) -> set[int]:
+def _jobs_of(group: tuple[OwnerRequest, ...]) -> set[int]:
     return {each.job for each in group if each.what in JOB_ACTIONS}

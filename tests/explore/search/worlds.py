@@ -6,7 +6,7 @@ from typing import Final
 
 from flux_trio.lab.catalogue import Crash
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.workload import Do, JobPlan
+from flux_trio.lab.plans.workload import JobPlan, OwnerRequest
 
 _ANYTIME: Final = 1  # the moment of a fault that is explored: every one
 _APART: Final = 1.0  # the time of a job that is submitted by itself
@@ -27,7 +27,7 @@ WORLDS: Final[dict[str, Plan]] = {
         nnodes=1,
         cores=1,
         jobs=(JobPlan(), JobPlan(at=_APART)),
-        actions=(Do(0.0, "cancel", job=0), Do(0.0, "urgency", job=1, value=20)),
+        actions=(OwnerRequest(0.0, "cancel", job=0), OwnerRequest(0.0, "urgency", job=1, value=20)),
     ),
     "queue-stop": Plan(
         seed=0,
@@ -35,6 +35,6 @@ WORLDS: Final[dict[str, Plan]] = {
         cores=1,
         limit=1,
         jobs=(JobPlan(), JobPlan(), JobPlan()),
-        actions=(Do(0.0, "queue-stop"), Do(0.0, "queue-start")),
+        actions=(OwnerRequest(0.0, "queue-stop"), OwnerRequest(0.0, "queue-start")),
     ),
 }
