@@ -12,7 +12,7 @@ from flux_trio.formats import FormatError
 from flux_trio.lab import Crash, JobPlan, Plan, When, Which
 from flux_trio.lab.catalogue import Drop, KillInstance, NodesDown, TornCommit, Withheld
 from flux_trio.lab.plans.plan import Depth
-from flux_trio.lab.stories.by_hand import At, ByHand, InState, Logged, NeverReached
+from flux_trio.lab.stories.by_hand import AtTime, ByHand, InState, Logged, NeverReached
 from flux_trio.lab.world.cores_world import EPOCH
 from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobState
@@ -92,7 +92,7 @@ def test_time_that_never_comes_is_refused(seconds: Any) -> None:
     expected = "a number of seconds, at least 0, got"
     if seconds == 1e30:
         expected = r"float <= 100000000\.0, got 1e\+30"
-    for refuse in (sent.delay, At):
+    for refuse in (sent.delay, AtTime):
         with pytest.raises(FormatError, match=f"seconds: expected {expected}"):
             refuse(seconds)
     world.run_until(Logged("alloc"))
@@ -131,7 +131,7 @@ def test_stops_at_an_event_a_state_a_time_and_what_a_function_says() -> None:
     assert world.run_until(Logged("alloc")).record is world.trace[-1]
     world.run_until(InState(0, JobState.RUN))
     assert world.state_of(0) == JobState.RUN
-    world.run_until(At(5.0))
+    world.run_until(AtTime(5.0))
     assert world.world.passed == EPOCH + 5.0
     assert world.state_of(1) is None
     world.run_until(lambda world: world.state_of(1) is not None)

@@ -30,7 +30,7 @@ from flux_trio.cli.lab.replay_words import (
 )
 from flux_trio.cli.lab.replaying import Ended, HandReplay, Shown, on_their_way, show_state
 from flux_trio.cli.terminal.errors import Unusable
-from flux_trio.lab.stories.by_hand import At, InState, Logged, NeverReached, Stopped, Until
+from flux_trio.lab.stories.by_hand import AtTime, InState, Logged, NeverReached, Stopped, Until
 
 if TYPE_CHECKING:
     from flux_trio.lab import Outcome
@@ -231,7 +231,7 @@ class Prompt(cmd.Cmd):
             case ["state", job, name]:
                 self._run_until(InState(self._place(job), read_state(name)))
             case ["at", seconds]:
-                self._run_until(At(read_seconds(seconds)))
+                self._run_until(AtTime(read_seconds(seconds)))
             case [topic, *more] if topic not in {"event", "state", "at"}:
                 self._run_until(read_message(topic, more))
             case _:

@@ -68,7 +68,7 @@ class InState:
 
 
 @dataclass(frozen=True)
-class At:
+class AtTime:
     """The moment so many seconds after the start of the world."""
 
     seconds: float
@@ -77,13 +77,13 @@ class At:
         check_seconds(self.seconds)
 
 
-Until: TypeAlias = When | Logged | InState | At | Callable[["ByHand"], bool]
+Until: TypeAlias = When | Logged | InState | AtTime | Callable[["ByHand"], bool]
 """A moment at which to stop: a message, an event, a state, a time, or a function that is asked
 after each step."""
 
 
 def _check_moment(until: object) -> None:
-    if not isinstance(until, When | Logged | InState | At) and not callable(until):
+    if not isinstance(until, When | Logged | InState | AtTime) and not callable(until):
         expected = "a When, Logged, InState or At, or a function of a ByHand"
         raise TypeError(f"expected {expected}, got {until!r}")
 
@@ -232,7 +232,7 @@ class ByHand:
                 return self._run_to(until, self._finder(until))
             case InState():
                 return self._run_while(until, lambda: self.state_of(until.job) != until.state)
-            case At():
+            case AtTime():
                 end = EPOCH + until.seconds
                 self.world.later(end - self.world.passed, lambda: None)
                 return self._run_while(until, lambda: self.world.passed < end)
