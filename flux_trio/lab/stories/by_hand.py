@@ -25,7 +25,7 @@ from flux_trio.lab.plans.files import check_plan, check_when
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.properties.world_judge import WorldJudge
-from flux_trio.lab.stories.moments import Nth, flights_of
+from flux_trio.lab.stories.fault_moments import NthMessage, flights_of
 from flux_trio.lab.stories.outcome import Outcome
 from flux_trio.lab.stories.running import STEPS_MAX, PlanRun
 from flux_trio.lab.stories.tries import Tries
@@ -218,7 +218,7 @@ class ByHand:
         match until:
             case When():
                 check_when(until)
-                sought = Nth(until)
+                sought = NthMessage(until)
                 return self._run_to(
                     until,
                     lambda record: (

@@ -14,7 +14,7 @@ from flux_trio.lab.plans.files import check_plan
 from flux_trio.lab.plans.plan import Plan, own_of, reloadable_of
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.properties.world_judge import WorldJudge, described, violator
-from flux_trio.lab.stories.moments import Moments
+from flux_trio.lab.stories.fault_moments import Moments
 from flux_trio.lab.stories.outcome import ERROR, Outcome, problems_at_rest, property_of
 from flux_trio.lab.stories.owner import Owner
 from flux_trio.lab.stories.putting_right import (

@@ -23,7 +23,7 @@ _TYPES: Final[dict[str, type]] = {"request": Request, "response": Response, "eve
 PARTY: Final = "faults"
 
 
-class Nth:
+class NthMessage:
     """Finds the message that a moment names: of all that match, the nth.
 
     With `fits`, only messages for which it returns True are counted.
@@ -53,7 +53,7 @@ class Nth:
         return self._left == 0
 
 
-_Awaited: TypeAlias = tuple[Nth, Callable[[Record], None]]
+_Awaited: TypeAlias = tuple[NthMessage, Callable[[Record], None]]
 """A message that is sought, and what strikes at it."""
 
 
@@ -73,7 +73,7 @@ class Moments:
         self._found: dict[tuple[str, type, str], list[_Awaited]] = {}
         """The moments that a message of this kind, type and topic may be; computed from
         `_awaited`."""
-        self._lies: list[tuple[Nth, Lie]] = []
+        self._lies: list[tuple[NthMessage, Lie]] = []
         self._plugin: list[tuple[PluginFault, int]] = []  # and how often it is asked before
         self.struck: list[Fault] = []
         for fault in faults:
@@ -91,7 +91,7 @@ class Moments:
         if isinstance(fault, OnTheWay):
             self._await(fault.which, lambda record: self._apply(fault, record))
         elif isinstance(fault, Lie):
-            self._lies.append((Nth(fault.which, fault.fits), fault))
+            self._lies.append((NthMessage(fault.which, fault.fits), fault))
         elif isinstance(fault, PluginFault):
             self._plugin.append((fault, fault.nth - 1))
         elif isinstance(fault.place, When):
@@ -100,7 +100,7 @@ class Moments:
             self._at_step.setdefault(fault.place, []).append(fault)
 
     def _await(self, sought: When | Which, strike: Callable[[Record], None]) -> None:
-        self._awaited.append((Nth(sought), strike))
+        self._awaited.append((NthMessage(sought), strike))
         self._found.clear()
 
     def end(self) -> None:
