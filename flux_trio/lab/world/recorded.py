@@ -96,7 +96,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Raised:
+class CoreRaised:
     """A core that has raised the same exception as the recorded one, in the turn after the record
     `n`.
     """
@@ -135,7 +135,7 @@ class RecordedInstance:
         self.cores: dict[str, RecordedCore] = {}
         """The cores of the modules that run now, by module."""
         self.nturns = 0
-        self.raised: list[Raised] = []
+        self.raised: list[CoreRaised] = []
         """The cores that have raised an exception where the recorded core had raised the same."""
         self.unrecorded: list[Unrecorded] = []
         """The modules that cannot be replayed, since the trace has not their turns. A module that
@@ -177,7 +177,7 @@ class RecordedInstance:
                 raise Unreplayable(f"the trace does not have the start of {record.party}")
             difference = core.turn(record.n, turn)
             if core.raised and difference is None:
-                self.raised.append(Raised(record.party, record.n, core.raised))
+                self.raised.append(CoreRaised(record.party, record.n, core.raised))
             return difference
         except StateError as error:
             raise Unreplayable(
