@@ -17,7 +17,7 @@ from flux_trio.lab.catalogue import (
     WrongType,
 )
 from flux_trio.lab.catalogue.base import Lie
-from flux_trio.lab.catalogue.places import When, Which
+from flux_trio.lab.catalogue.places import SentMessage, When
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JobPlan
 
@@ -28,7 +28,7 @@ KINDS = range(1, 4)
 
 def lies(nth: int) -> list[Lie]:
     """Of each kind of lie about the answer `nth` to a start request."""
-    which = Which(START, nth, "response")
+    which = SentMessage(START, nth, "response")
     return [
         RemovedKey(which, "id"),
         RemovedKey(which, "type"),
@@ -57,7 +57,7 @@ def test_what_the_execution_service_leaves_out_is_no_fault_while_the_scheduler_i
     nth: int,
 ) -> None:
     """27.criteria.4: the exception of the running job has a reason other than the scheduler."""
-    withheld = Withheld(Which(START, nth, "response"))
+    withheld = Withheld(SentMessage(START, nth, "response"))
     away = Crash("sched", When(START), back=10.0)
     outcome = run_plan(Plan(1, jobs=(JobPlan(run=1.0),), faults=(withheld, away)))
     assert outcome.problems == ()

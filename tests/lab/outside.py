@@ -30,7 +30,7 @@ from flux_trio.lab.catalogue.lies import (
     WrongType,
     changed,
 )
-from flux_trio.lab.catalogue.places import Which
+from flux_trio.lab.catalogue.places import SentMessage
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Event, Request, Response, topics
 
 Kind: TypeAlias = Callable[[Outgoing], bool]
@@ -242,7 +242,7 @@ class Cell:
         if self.field:
             return Changer(self.field, FIELD_OPERATORS[self.operator])
         kind = "response" if self.message.is_response else "request"
-        which = Which(self.message.topic.lstrip("."), 1, kind)
+        which = SentMessage(self.message.topic.lstrip("."), 1, kind)
         if self.operator == "late":
             return Late()
         if self.operator == "to another peer":
@@ -250,7 +250,7 @@ class Cell:
         return Teller(WHOLE_OPERATORS[self.operator](which))
 
 
-WHOLE_OPERATORS: Final[dict[str, Callable[[Which], LieInPlaceOf]]] = {
+WHOLE_OPERATORS: Final[dict[str, Callable[[SentMessage], LieInPlaceOf]]] = {
     "lost": Withheld,
     "no object": NoObject,
     "twice": Repeated,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from flux_trio.lab import catalogue as c
-from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Lie, When, Which
+from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Lie, SentMessage, When
 from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
 from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.workload import JobPlan
@@ -29,9 +29,9 @@ WIDE_AND_LATER = (JobPlan(run=30.0, nnodes=4), JobPlan(at=1.0, nnodes=4))
 ASKED = When(topics.SCHED_ALLOC, nth=2)
 SUBMITTED = When(topics.INGEST_SUBMIT, nth=2)
 STARTED = When("job-exec.start", type="response")
-GRANT = Which(topics.SCHED_ALLOC, type="response", party="sched")
-R_STORED = Which(topics.KVS_COMMIT, party="sched")
-LAUNCH = Which("job-exec.start", type="response", party="job-exec")
+GRANT = SentMessage(topics.SCHED_ALLOC, type="response", party="sched")
+R_STORED = SentMessage(topics.KVS_COMMIT, party="sched")
+LAUNCH = SentMessage("job-exec.start", type="response", party="job-exec")
 
 
 # --- signs in a trace
@@ -104,7 +104,7 @@ def dropped(reason: str) -> Sign:
     )
 
 
-def took_meanwhile(which: Which) -> Callable[[Trace], int]:
+def took_meanwhile(which: SentMessage) -> Callable[[Trace], int]:
     """Return how many messages the receiver takes before the nth message, after it was sent."""
 
     def sign(trace: Trace) -> int:
@@ -218,8 +218,8 @@ CASES = (
     Case(c.Sleep(STARTED, seconds=50.0), took(50.0)),
     Case(c.Delay(GRANT, seconds=5.0), took(6.0)),
     Case(
-        c.Overtaken(Which(topics.SCHED_READY), by=4),
-        more(took_meanwhile(Which(topics.SCHED_READY)), 3),
+        c.Overtaken(SentMessage(topics.SCHED_READY), by=4),
+        more(took_meanwhile(SentMessage(topics.SCHED_READY)), 3),
     ),
     Case(
         c.HeldUntil(GRANT, When(topics.INGEST_SUBMIT, nth=2)),
@@ -227,8 +227,8 @@ CASES = (
         (JobPlan(), JobPlan(at=4.0, run=0.1)),
     ),
     Case(c.Drop(GRANT), dropped("lost on its way")),
-    Case(c.Duplicate(Which(topics.SCHED_ALLOC)), taken_twice),
-    Case(c.JumpQueue(Which(topics.SCHED_ALLOC, nth=3)), out_of_order),
+    Case(c.Duplicate(SentMessage(topics.SCHED_ALLOC)), taken_twice),
+    Case(c.JumpQueue(SentMessage(topics.SCHED_ALLOC, nth=3)), out_of_order),
     Case(c.PluginRaises(), logged("urgency")),
     Case(c.PluginHangs(seconds=4.0), took(5.0)),
     Case(c.PluginSaysWrong(said="high"), logged("urgency")),
@@ -236,7 +236,7 @@ CASES = (
     Case(c.PluginRejects(), more(answered(topics.INGEST_SUBMIT, Errno.EINVAL), 0)),
     Case(c.PluginUnavailable(), logged("urgency")),
     Case(c.RemovedKey(GRANT, "id"), clause="27.alloc.9"),
-    Case(c.ChangedKey(Which(topics.SCHED_ALLOC), "priority", -1), clause="27.alloc.3"),
+    Case(c.ChangedKey(SentMessage(topics.SCHED_ALLOC), "priority", -1), clause="27.alloc.3"),
     Case(c.NoObject(GRANT), clause="6.response.2"),
     Case(c.WrongType(GRANT), clause="27.alloc.10"),
     Case(c.UnknownId(GRANT), clause="27.background.1"),
@@ -247,7 +247,7 @@ CASES = (
         c.AlsoAsked(GRANT, topics.RESOURCE_RELEASE, {"group": "default", "targets": "0"}),
         clause="28.release.7",
     ),
-    Case(c.NotStreaming(Which(topics.SCHED_HELLO)), clause="27.hello.3"),
+    Case(c.NotStreaming(SentMessage(topics.SCHED_HELLO)), clause="27.hello.3"),
     Case(c.Withheld(LAUNCH), clause="32.start.35"),
     Case(c.ErrorAnswer(GRANT), clause="27.impl.10"),
     Case(c.GrantOverlap(R_STORED), clause="invariant.no-double-allocation"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flux_trio.lab import JobPlan, Plan, run_plan
-from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Lie, When, Which
+from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Lie, SentMessage, When
 from flux_trio.messages import topics
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
@@ -41,9 +41,9 @@ KINDS = {kind.__name__: kind for kind in FAULTS}
 JOBS = (JobPlan(), JobPlan(nnodes=2), JobPlan(at=2.0, run=0.5))
 MOMENT = When(topics.SCHED_ALLOC, nth=2)
 SAID = {
-    "sched": Which(topics.SCHED_ALLOC, type="response", party="sched"),
-    "job-exec": Which("job-exec.start", type="response", party="job-exec"),
-    "resource": Which(topics.RESOURCE_ACQUIRE, type="response", party="resource"),
+    "sched": SentMessage(topics.SCHED_ALLOC, type="response", party="sched"),
+    "job-exec": SentMessage("job-exec.start", type="response", party="job-exec"),
+    "resource": SentMessage(topics.RESOURCE_ACQUIRE, type="response", party="resource"),
 }
 
 
@@ -73,7 +73,7 @@ def made(name: str, module: str) -> Fault:
     fault = KINDS[name]
     given: dict[str, Any] = {"when": MOMENT, "module": module}
     if issubclass(fault, Lie):
-        grant = Which(topics.KVS_COMMIT, nth=2, party=module)
+        grant = SentMessage(topics.KVS_COMMIT, nth=2, party=module)
         given = {"which": grant if name.startswith("Grant") else SAID[module]}
     elif name == "LoseClient":
         given["late"] = 1.0

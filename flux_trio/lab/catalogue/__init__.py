@@ -34,8 +34,8 @@ from flux_trio.lab.catalogue.modules import *  # noqa: F403
 from flux_trio.lab.catalogue.nodes import *  # noqa: F403
 from flux_trio.lab.catalogue.peers import *  # noqa: F403
 from flux_trio.lab.catalogue.places import Moment as Moment
+from flux_trio.lab.catalogue.places import SentMessage as SentMessage
 from flux_trio.lab.catalogue.places import When as When
-from flux_trio.lab.catalogue.places import Which as Which
 from flux_trio.lab.catalogue.plugins import *  # noqa: F403
 from flux_trio.lab.catalogue.recovery import *  # noqa: F403
 from flux_trio.lab.catalogue.storage import *  # noqa: F403

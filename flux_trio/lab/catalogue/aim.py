@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeAlias, get_args
 
-from flux_trio.lab.catalogue.places import AnyModule, Module, Moment, Type, When, Which
+from flux_trio.lab.catalogue.places import AnyModule, Module, Moment, SentMessage, Type, When
 from flux_trio.messages import topics
 
 STEPS_OF_JOB: Final = 20
@@ -84,10 +84,10 @@ class Aim:
         topic, type_, nth = self._aim()
         return When(topic, nth, self._draw.choice(("send", "recv")), type_)
 
-    def which(self) -> Which:
+    def which(self) -> SentMessage:
         """Draw a message that is sent."""
         topic, type_, nth = self._aim()
-        return Which(topic, nth, type_)
+        return SentMessage(topic, nth, type_)
 
     def ranks(self) -> tuple[int, ...]:
         """Draw one or two of the nodes."""
@@ -138,7 +138,7 @@ def message(_draw: Random, aim: Aim) -> When:
     return aim.when()
 
 
-def message_sent(_draw: Random, aim: Aim) -> Which:
+def message_sent(_draw: Random, aim: Aim) -> SentMessage:
     return aim.which()
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from flux_trio.cores.turns import Outgoing
 from flux_trio.lab.catalogue.aim import Aim, Drawer
-from flux_trio.lab.catalogue.places import Machine, Moment, When, Which, check_which
+from flux_trio.lab.catalogue.places import Machine, Moment, SentMessage, When, check_which
 from flux_trio.lab.world.cores_world import CoresWorld
 
 
@@ -50,7 +50,7 @@ class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_ta
 
     @property
     @abstractmethod
-    def place(self) -> When | Which | int | None:
+    def place(self) -> When | SentMessage | int | None:
         """The moment at which it strikes, a message or a step; None if it strikes at a question to
         a plugin.
         """
@@ -146,13 +146,13 @@ class Lie(BaseFault, frozen=True):
 
     @property
     @abstractmethod
-    def which(self) -> Which:
+    def which(self) -> SentMessage:
         """The message that the party does not send as it is: the nth one for which `fits` returns
         True.
         """
 
     @property
-    def place(self) -> Which:
+    def place(self) -> SentMessage:
         return self.which
 
     def fits(self, message: Outgoing) -> bool:  # noqa: ARG002 - the interface
@@ -169,13 +169,13 @@ class Lie(BaseFault, frozen=True):
 class LieInPlaceOf(Lie, frozen=True):
     """A lie in place of the message that the plan names."""
 
-    which: Which
+    which: SentMessage
 
     def __post_init__(self) -> None:
         check_which(self.which)
 
     @classmethod
-    def about(cls, which: Which) -> Self:
+    def about(cls, which: SentMessage) -> Self:
         """Return the lie, with the values that seeds give it, about this message."""
         return cls(which)
 

@@ -27,7 +27,7 @@ from flux_trio.lab.catalogue.lies import (
     Withheld,
     WrongType,
 )
-from flux_trio.lab.catalogue.places import Which
+from flux_trio.lab.catalogue.places import SentMessage
 from flux_trio.messages import topics
 
 
@@ -51,19 +51,19 @@ class Breach:
 
 # --- messages of the scheduler
 
-ANSWER: Final = Which(topics.SCHED_ALLOC, type="response", party="sched")
+ANSWER: Final = SentMessage(topics.SCHED_ALLOC, type="response", party="sched")
 SUCCESS: Final = {"type": 0}
 ANNOTATE: Final = {"type": 1}
 DENY: Final = {"type": 2}
 CANCEL: Final = {"type": 3}
-FREED: Final = Which(topics.SCHED_FREE, type="response", party="sched")
-PROLONGED: Final = Which(topics.SCHED_EXPIRATION, type="response", party="sched")
-HELLO: Final = Which(topics.SCHED_HELLO, party="sched")
-READY: Final = Which(topics.SCHED_READY, party="sched")
-ACQUIRE: Final = Which(topics.RESOURCE_ACQUIRE, party="sched")
-RELEASE: Final = Which(topics.RESOURCE_RELEASE, party="sched")
-RAISED: Final = Which(topics.JOB_RAISE, party="sched")
-STORED: Final = Which(topics.KVS_COMMIT, party="sched")
+FREED: Final = SentMessage(topics.SCHED_FREE, type="response", party="sched")
+PROLONGED: Final = SentMessage(topics.SCHED_EXPIRATION, type="response", party="sched")
+HELLO: Final = SentMessage(topics.SCHED_HELLO, party="sched")
+READY: Final = SentMessage(topics.SCHED_READY, party="sched")
+ACQUIRE: Final = SentMessage(topics.RESOURCE_ACQUIRE, party="sched")
+RELEASE: Final = SentMessage(topics.RESOURCE_RELEASE, party="sched")
+RAISED: Final = SentMessage(topics.JOB_RAISE, party="sched")
+STORED: Final = SentMessage(topics.KVS_COMMIT, party="sched")
 
 TIMEOUT: Final = {"id": 1, "type": "timeout", "severity": 0, "note": "time is over"}
 RELEASED_0: Final = {"group": "default", "targets": "0"}
@@ -71,19 +71,19 @@ EARLY_READY: Final = AlsoAsked(HELLO, topics.SCHED_READY, {"mode": "unlimited"})
 
 # --- of the others
 
-TOLD: Final = Which("job-exec.start", type="response", party="job-exec")
+TOLD: Final = SentMessage("job-exec.start", type="response", party="job-exec")
 START: Final = {"type": "start"}
 EXCEPTION: Final = {"type": "exception"}
 FINISH: Final = {"type": "finish"}
 RELEASES: Final = {"type": "release"}
-EXEC_HELLO: Final = Which(topics.EXEC_HELLO, party="job-exec")
+EXEC_HELLO: Final = SentMessage(topics.EXEC_HELLO, party="job-exec")
 
-GIVEN: Final = Which(topics.RESOURCE_ACQUIRE, type="response", party="resource")
+GIVEN: Final = SentMessage(topics.RESOURCE_ACQUIRE, type="response", party="resource")
 GROW: Final = {"type": "grow"}
 SHRINK: Final = {"type": "shrink"}
 ONLINE: Final = {"type": "online"}
 OFFLINE: Final = {"type": "offline"}
-TAKEN_BACK: Final = Which(topics.RESOURCE_RELEASE, type="response", party="resource")
+TAKEN_BACK: Final = SentMessage(topics.RESOURCE_RELEASE, type="response", party="resource")
 
 NO_TARGET: Final = "99999"
 """A target that no world of a test has."""

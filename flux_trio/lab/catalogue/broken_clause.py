@@ -8,7 +8,7 @@ from flux_trio.cores.turns import Outgoing
 from flux_trio.formats import FormatError
 from flux_trio.lab.catalogue.base import Lie, fault
 from flux_trio.lab.catalogue.breaches import BREACHES, UNBREAKABLE
-from flux_trio.lab.catalogue.places import Count, Machine, Which
+from flux_trio.lab.catalogue.places import Count, Machine, SentMessage
 
 
 @fault
@@ -32,7 +32,7 @@ class BrokenClause(Lie, frozen=True):
         raise FormatError(expected, self.clause, "clause")
 
     @property
-    def which(self) -> Which:
+    def which(self) -> SentMessage:
         return msgspec.structs.replace(BREACHES[self.clause].lie.which, nth=self.nth)
 
     @property

@@ -24,7 +24,7 @@ from flux_trio.formats import FormatError, ResourceSet, format_r, parse_r, treeo
 from flux_trio.formats.errors import Words
 from flux_trio.formats.glob import Glob
 from flux_trio.lab.catalogue.base import LieInPlaceOf, fault
-from flux_trio.lab.catalogue.places import RANK, Machine, Rank, Which, check_number
+from flux_trio.lab.catalogue.places import RANK, Machine, Rank, SentMessage, check_number
 from flux_trio.lab.catalogue.requests import check_topic, unfit_ranks
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import MATCHTAG_NONE, NORESPONSE, STREAMING
@@ -78,7 +78,7 @@ class RemovedKey(LieInPlaceOf, frozen=True):
     drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
 
     @classmethod
-    def about(cls, which: Which) -> Self:
+    def about(cls, which: SentMessage) -> Self:
         return cls(which, "id")
 
     def in_place_of(self, message: Outgoing) -> list[Outgoing]:
@@ -95,7 +95,7 @@ class ChangedKey(LieInPlaceOf, frozen=True):
     drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
 
     @classmethod
-    def about(cls, which: Which) -> Self:
+    def about(cls, which: SentMessage) -> Self:
         return cls(which, "id", -1)
 
     def in_place_of(self, message: Outgoing) -> list[Outgoing]:
@@ -289,12 +289,12 @@ class GrantForeign(LieInPlaceOf, frozen=True):
         return [_granting(message, self.rank, 0)]
 
 
-def _check_answer(which: Which) -> None:
+def _check_answer(which: SentMessage) -> None:
     if which.type != "response":
         raise FormatError("response", which.type, "which.type")
 
 
-def _check_grant(which: Which) -> None:
+def _check_grant(which: SentMessage) -> None:
     """Raise FormatError if this cannot be the message by which the scheduler stores an R."""
     is_commit = which.type == "request" and Glob(which.topic).matches(topics.KVS_COMMIT)
     if not is_commit or which.party not in ("", topics.SCHED):

@@ -12,7 +12,14 @@ from typing import ClassVar
 
 from flux_trio.lab.catalogue.aim import Drawer, message, message_sent, number, one_of
 from flux_trio.lab.catalogue.base import DrawnFault, Holds, fault
-from flux_trio.lab.catalogue.places import Count, Seconds, When, Which, check_seconds, check_which
+from flux_trio.lab.catalogue.places import (
+    Count,
+    Seconds,
+    SentMessage,
+    When,
+    check_seconds,
+    check_which,
+)
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import Message
@@ -67,7 +74,7 @@ class Flight:
 class OnTheWay(DrawnFault, frozen=True):
     """A fault of the message `which` on its way: it was sent and is not received yet."""
 
-    which: Which
+    which: SentMessage
 
     def __post_init__(self) -> None:
         check_which(self.which)
@@ -75,7 +82,7 @@ class OnTheWay(DrawnFault, frozen=True):
     draws: ClassVar[tuple[Drawer, ...]] = (message_sent,)
 
     @property
-    def place(self) -> Which:
+    def place(self) -> SentMessage:
         return self.which
 
     @property

@@ -58,7 +58,7 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     party: str = ""
 
 
-class Which(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class SentMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The `nth` message of `topic` (a glob) that is sent, by `party` if it is given."""
 
     topic: Topics
@@ -81,9 +81,9 @@ class Machine(Protocol):
     def cores(self) -> int: ...
 
 
-def check_which(which: Which) -> None:
+def check_which(which: SentMessage) -> None:
     """Raise TypeError unless this is a Which: the moment of a When comes too late for a message."""
-    if not isinstance(which, Which):
+    if not isinstance(which, SentMessage):
         raise TypeError(f"expected a Which, the message that the fault is about, got {which!r}")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.formats.glob import is_glob
-from flux_trio.lab.catalogue import BrokenClause, Fault, PluginFault, When, Which
+from flux_trio.lab.catalogue import BrokenClause, Fault, PluginFault, SentMessage, When
 from flux_trio.lab.plans.workload import JOB_ACTIONS, OwnerRequest
 
 _NEARLY: Final = 0.8
@@ -64,13 +64,13 @@ def _place(fault: Fault) -> str:
 
 def _meant(fault: Fault, came: Collection[str]) -> str:
     place = fault.place
-    if not isinstance(place, When | Which) or place.topic in came or is_glob(place.topic):
+    if not isinstance(place, When | SentMessage) or place.topic in came or is_glob(place.topic):
         return ""
     close = difflib.get_close_matches(place.topic, sorted(came), n=1, cutoff=_NEARLY)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def _message(place: When | Which) -> str:
+def _message(place: When | SentMessage) -> str:
     is_received = isinstance(place, When) and place.side == "recv"
     by = f" by {place.party}" if place.party else ""
     verb = "received" if is_received else "sent"

@@ -14,24 +14,24 @@ from typing import Final
 from msgspec.structs import replace
 
 from flux_trio.lab import catalogue as c
-from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Strike, Which
+from flux_trio.lab.catalogue import FAULTS, Fault, Holds, SentMessage, Strike
 from flux_trio.lab.catalogue.aim import Aim, back_s, small_number
 from flux_trio.lab.catalogue.base import DrawnFault, LieInPlaceOf
 from flux_trio.messages import topics
 
-_LIED_ABOUT: Final[dict[str, tuple[Which, ...]]] = {
+_LIED_ABOUT: Final[dict[str, tuple[SentMessage, ...]]] = {
     "answer": (
-        Which(topics.SCHED_ALLOC, type="response", party="sched"),
-        Which(topics.SCHED_FREE, type="response", party="sched"),
+        SentMessage(topics.SCHED_ALLOC, type="response", party="sched"),
+        SentMessage(topics.SCHED_FREE, type="response", party="sched"),
     ),
-    "grant": (Which(topics.KVS_COMMIT, party="sched"),),
-    "execution": (Which("job-exec.start", type="response", party="job-exec"),),
-    "resources": (Which(topics.RESOURCE_ACQUIRE, type="response", party="resource"),),
+    "grant": (SentMessage(topics.KVS_COMMIT, party="sched"),),
+    "execution": (SentMessage("job-exec.start", type="response", party="job-exec"),),
+    "resources": (SentMessage(topics.RESOURCE_ACQUIRE, type="response", party="resource"),),
     "hello": (
-        Which(topics.SCHED_HELLO, party="sched"),
-        Which(topics.SCHED_READY, party="sched"),
-        Which(topics.EXEC_HELLO, party="job-exec"),
-        Which(topics.RESOURCE_STATUS, type="response", party="resource"),
+        SentMessage(topics.SCHED_HELLO, party="sched"),
+        SentMessage(topics.SCHED_READY, party="sched"),
+        SentMessage(topics.EXEC_HELLO, party="job-exec"),
+        SentMessage(topics.RESOURCE_STATUS, type="response", party="resource"),
     ),
 }
 """The messages in which seeds let a party lie: answers of the scheduler, the R that it stores,

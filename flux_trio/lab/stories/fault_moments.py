@@ -11,7 +11,7 @@ import msgspec
 
 from flux_trio.cores.turns import Outgoing
 from flux_trio.formats.glob import Glob
-from flux_trio.lab.catalogue import Fault, Lie, OnTheWay, PluginFault, When, Which
+from flux_trio.lab.catalogue import Fault, Lie, OnTheWay, PluginFault, SentMessage, When
 from flux_trio.lab.catalogue.messages import Flight
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.parties import prompt_owner
@@ -29,7 +29,9 @@ class NthMessage:
     With `fits`, only messages for which it returns True are counted.
     """
 
-    def __init__(self, sought: When | Which, fits: Callable[[Any], bool] = lambda _: True) -> None:
+    def __init__(
+        self, sought: When | SentMessage, fits: Callable[[Any], bool] = lambda _: True
+    ) -> None:
         self._fits = fits
         self._kind: str = sought.side if isinstance(sought, When) else Kind.SEND.value
         self._type = _TYPES[sought.type]
@@ -99,7 +101,7 @@ class Moments:
         elif isinstance(fault.place, int):
             self._at_step.setdefault(fault.place, []).append(fault)
 
-    def _await(self, sought: When | Which, strike: Callable[[Record], None]) -> None:
+    def _await(self, sought: When | SentMessage, strike: Callable[[Record], None]) -> None:
         self._awaited.append((NthMessage(sought), strike))
         self._found.clear()
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from flux_trio.config import is_policy_of_file
-from flux_trio.lab.catalogue import When, Which
+from flux_trio.lab.catalogue import SentMessage, When
 from flux_trio.lab.plans.checks import on_machine
 from flux_trio.lab.plans.files import can_be_played
 from flux_trio.lab.plans.plan import Plan
@@ -272,7 +272,7 @@ def _less(value: Any) -> Iterator[Any]:
         case tuple() if len(value) > 1:
             yield value[:1]
             yield value[1:]
-        case When() | Which():
+        case When() | SentMessage():
             yield from _simpler(value)
 
 
@@ -312,7 +312,7 @@ def _moved(value: StructT, share: float) -> StructT:
         match getattr(value, name, None):
             case int() as step:
                 changed[name] = max(1, round(step * share))
-            case When() | Which() as sought:
+            case When() | SentMessage() as sought:
                 nth = max(1, round(sought.nth * share))
                 changed[name] = msgspec.structs.replace(sought, nth=nth)
     return msgspec.structs.replace(value, **changed) if changed else value

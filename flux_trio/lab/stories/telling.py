@@ -15,7 +15,7 @@ from flux_trio.jobtap import reporting_failures
 from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
 from flux_trio.judge.rules import CLAUSE_RULES
-from flux_trio.lab.catalogue import Fault, When, Which
+from flux_trio.lab.catalogue import Fault, SentMessage, When
 from flux_trio.lab.plans.plan import DEFAULT_EDITION, Plan
 from flux_trio.lab.plans.reached import name_of_fault
 from flux_trio.lab.plans.workload import JobPlan, OwnerRequest, meant_by
@@ -261,7 +261,7 @@ def _spelled(value: Any) -> str:
         case When(topic, nth, side, type_, party):
             verb = "sent" if side == "send" else "received"
             return f"{type_} {topic} number {nth} is {verb}" + (f" by {party}" * bool(party))
-        case Which(topic, nth, type_, party):
+        case SentMessage(topic, nth, type_, party):
             return f"{type_} {topic} number {nth}" + (f" of {party}" * bool(party))
         case float() | int():
             return f"{value:g}"
