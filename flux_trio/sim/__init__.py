@@ -5,12 +5,12 @@ each job and `Metrics` of all. It runs the services themselves, or their cores (
 package has no scheduler or job manager of its own.
 """
 
-from flux_trio.sim.asked import Depth
 from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, Series, measure
 from flux_trio.sim.replay import Progress, SimulationStalled
 from flux_trio.sim.run import SimulationResult, make_machine, simulate
 from flux_trio.sim.served import served_run
+from flux_trio.sim.simulated_run import Depth
 from flux_trio.sim.users import deal_users
 from flux_trio.sim.workload import decode_log, read_workload, to_jobspec
 from flux_trio.sim.world import SteppedRun, run_world, seeded_tasks

@@ -35,8 +35,8 @@ from flux_trio.services.at_once import (
     note_config,
 )
 from flux_trio.services.job_manager import load_all
-from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, note_depth
 from flux_trio.sim.replay import Replay, SimulationStalled
+from flux_trio.sim.simulated_run import SIMULATED, USERID, Ran, SimulatedRun, note_depth
 from flux_trio.sim.stalled_jobs import explained_at_once, reasons
 from flux_trio.sim.users import UserBook
 from flux_trio.store.stores import MemoryStore
@@ -49,7 +49,7 @@ class NeedsTrio(Exception):
     """A plugin may wait, or the run cannot begin: the stack says why, or can."""
 
 
-def run_on_cores(asked: Asked) -> Ran:
+def run_on_cores(asked: SimulatedRun) -> Ran:
     """Run to the end.
 
     Raises SimulationStalled; NeedsTrio before the run has begun; and PluginError if a plugin wants
@@ -61,7 +61,7 @@ def run_on_cores(asked: Asked) -> Ran:
     return trio.run(_replay, asked)
 
 
-async def _replay(asked: Asked) -> Ran:
+async def _replay(asked: SimulatedRun) -> Ran:
     world = World(asked.epoch, USERID, InLine(), Party)
     world.log.sinks.extend(asked.log_sinks)
     replay = Replay(asked.jobs, asked.progress)
@@ -101,7 +101,7 @@ async def _replay(asked: Asked) -> Ran:
 
 
 async def _load_plugins(
-    host: PluginHost, asked: Asked, report: Callable[[Exception], object]
+    host: PluginHost, asked: SimulatedRun, report: Callable[[Exception], object]
 ) -> None:
     """Load all plugins; `report` is called if one of them wants to wait later.
 
@@ -137,7 +137,7 @@ class _NoTasks:
         raise error
 
 
-def _boot(world: World[Party], asked: Asked, manager: JobManagerAtOnce) -> None:
+def _boot(world: World[Party], asked: SimulatedRun, manager: JobManagerAtOnce) -> None:
     """Load the modules. Raises NeedsTrio for a configuration that one of them refuses."""
     plans = module_plans(
         asked.config,
@@ -159,7 +159,7 @@ def _boot(world: World[Party], asked: Asked, manager: JobManagerAtOnce) -> None:
     world.settle()
 
 
-def _run(world: World[Party], asked: Asked, replay: Replay) -> bool:
+def _run(world: World[Party], asked: SimulatedRun, replay: Replay) -> bool:
     """Run until all jobs have ended; return False if nothing happens any more."""
     workload = _Workload(world, replay, asked.userids)
     world.start(workload.party)

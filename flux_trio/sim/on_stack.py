@@ -13,19 +13,19 @@ from flux_trio.broker import Handle
 from flux_trio.editions.explain_requests import EXPLAIN, EXPLAINED, Explain
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.messages import Response, topics
-from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, note_depth
 from flux_trio.sim.replay import SETTLE_S, Replay, SimulationStalled
+from flux_trio.sim.simulated_run import SIMULATED, USERID, Ran, SimulatedRun, note_depth
 from flux_trio.sim.stalled_jobs import reasons
 from flux_trio.sim.users import UserBook
 from flux_trio.sim.world import run_world
 
 
-def run_on_stack(asked: Asked) -> Ran:
+def run_on_stack(asked: SimulatedRun) -> Ran:
     """Run to the end. Raises SimulationStalled, and the errors of `open_instance`."""
     return run_world(functools.partial(_replay, asked), asked.seed, asked.epoch)
 
 
-async def _replay(asked: Asked) -> Ran:
+async def _replay(asked: SimulatedRun) -> Ran:
     given = Surroundings(
         inventory=asked.machine,
         userid=USERID,
@@ -101,7 +101,7 @@ async def _waits(handle: Handle, jobid: int | None) -> str:
     return ""
 
 
-async def _shares(handle: Handle, asked: Asked) -> dict[str, float]:
+async def _shares(handle: Handle, asked: SimulatedRun) -> dict[str, float]:
     listed = await handle.call(topics.JOB_JOBTAP_LIST, {})
 
     async def query(name: str) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from flux_trio.broker import LogEntry
 from flux_trio.config import Config, ExecConfig, UserLimitsConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.jobtap import Plugin, PluginError
-from flux_trio.sim.asked import Asked, Depth, Ran
 from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts, Metrics, measure
 from flux_trio.sim.on_cores import NeedsTrio, run_on_cores
 from flux_trio.sim.on_stack import run_on_stack
 from flux_trio.sim.replay import Progress
+from flux_trio.sim.simulated_run import Depth, Ran, SimulatedRun
 from flux_trio.sim.users import userids_of
 from flux_trio.sim.workload import check_span
 from flux_trio.trace import Sink
@@ -70,7 +70,7 @@ def simulate(
     """
     ordered = sorted(jobs, key=lambda job: job.submit_s)
     check_span(ordered, lambda place: f"job {ordered[place].name}, submit_s")
-    asked = Asked(
+    asked = SimulatedRun(
         jobs=ordered,
         machine=machine,
         config=_simulated(config or Config(), policy),
@@ -85,7 +85,7 @@ def simulate(
     return SimulationResult(facts, measure(facts, machine.ncores), shares, ran)
 
 
-def _run(asked: Asked, depth: Depth | None) -> tuple[Ran, Depth]:
+def _run(asked: SimulatedRun, depth: Depth | None) -> tuple[Ran, Depth]:
     """Run at this depth, or at that which the plugins need; return what ran, too."""
     if depth == "stack":
         return run_on_stack(asked), "stack"

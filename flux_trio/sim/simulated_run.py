@@ -31,7 +31,7 @@ Ran: TypeAlias = tuple[list[JobFacts], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class SimulatedRun:
     """A run; `jobs` are in the order of submission, `userids` are those of their users."""
 
     jobs: Sequence[WorkloadJob]
