@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from flux_trio.cli.connection.loopback import Asked, LoopbackServer, Refused, Whole
+from flux_trio.cli.connection.loopback import HttpRequest, LoopbackServer, Refused, Whole
 
 FRESH_S: Final = 1.0
 PATHS: Final = ("/metrics", "/")
@@ -56,7 +56,7 @@ class MetricsServer:
             task_status.started()
             await self._refresh()
 
-    async def answer(self, asked: Asked) -> Whole:
+    async def answer(self, asked: HttpRequest) -> Whole:
         """Return the metrics, at most FRESH_S seconds old. Raises Refused."""
         if asked.method != "GET" or asked.path.partition("?")[0] not in PATHS:
             raise Refused(404, f"there is only {PATHS[0]}")

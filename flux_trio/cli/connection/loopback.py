@@ -44,7 +44,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Asked(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """A request; `host` is the name by which it has found this server."""
 
     method: str
@@ -73,7 +73,7 @@ class Lines(Protocol):
     def close(self) -> None: ...
 
 
-Answer = Callable[[Asked], Awaitable[Whole | Lines]]
+Answer = Callable[[HttpRequest], Awaitable[Whole | Lines]]
 
 
 class LoopbackServer:
@@ -133,14 +133,14 @@ class LoopbackServer:
                 self._strangers.pop(scope, None)
         return None
 
-    def _known(self, request: h11.Request) -> Asked:
+    def _known(self, request: h11.Request) -> HttpRequest:
         """Return a request that has named this server. Raises Refused."""
         headers = dict(request.headers)
         host = headers.get(b"host", b"").decode("latin-1")
         if host not in {f"{name}:{self.port}" for name in (HOST, "localhost")}:
             raise Refused(421, f"expected the host {HOST}:{self.port}")
         target = request.target.decode("latin-1")
-        return Asked(request.method.decode("latin-1"), target, headers, host)
+        return HttpRequest(request.method.decode("latin-1"), target, headers, host)
 
 
 async def _accepted(listener: anyio.abc.SocketListener) -> anyio.abc.ByteStream:

@@ -17,7 +17,14 @@ import anyio
 import anyio.abc
 import msgspec
 
-from flux_trio.cli.connection.loopback import HOST, Asked, Lines, LoopbackServer, Refused, Whole
+from flux_trio.cli.connection.loopback import (
+    HOST,
+    HttpRequest,
+    Lines,
+    LoopbackServer,
+    Refused,
+    Whole,
+)
 
 READERS_MAX: Final = 4  # streams that are open at once
 READER_BYTES_MAX: Final = 4 * 2**20
@@ -131,7 +138,7 @@ class ViewServer:
         """The address to open once; the key is behind the #, which browsers do not send."""
         return f"http://{HOST}:{self._server.port}/#{self._key}"
 
-    async def answer(self, asked: Asked) -> Whole | Lines:
+    async def answer(self, asked: HttpRequest) -> Whole | Lines:
         """Return the page, the session, or the stream. Raises Refused."""
         match asked.method, asked.path:
             case "GET", "/":
@@ -164,12 +171,12 @@ class ViewServer:
         return reader
 
 
-def _check_origin(asked: Asked) -> None:
+def _check_origin(asked: HttpRequest) -> None:
     """Raise Refused unless the page of this server has sent the request."""
     origin = asked.header("origin")
     if origin != f"http://{asked.host}":
         raise Refused(403, f"expected the origin http://{asked.host}, got {origin or 'none'}")
 
 
-def _bearer(asked: Asked) -> str:
+def _bearer(asked: HttpRequest) -> str:
     return asked.header("authorization").removeprefix("Bearer ")
