@@ -143,7 +143,7 @@ def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) ->
     from flux_trio.lab.plans.plan import DEFAULT_EDITION
     from flux_trio.process.groups import unwrapping
 
-    class Told(Report):
+    class PrintedReport(Report):
         """Says before an act what is looked at, and after it how it has ended."""
 
         def begins(self, act: Act) -> None:
@@ -158,7 +158,7 @@ def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) ->
     )
     try:
         with unwrapping(ProgramNotStarted, Stuck):
-            return trio.run(run, kit, parts, Told())
+            return trio.run(run, kit, parts, PrintedReport())
     except ProgramNotStarted as error:
         raise click.UsageError(str(error)) from None
     except Stuck as error:
