@@ -82,7 +82,7 @@ def _report(count: int, errors: int, dry_run: bool, quiet: bool) -> None:
 
 async def _cancel_each(client: Client, jobids: tuple[int, ...], message: str) -> int:
     """Cancel the jobs and return the exit code."""
-    from flux_trio.cli.connection.each import call_each
+    from flux_trio.cli.connection.call_each import call_each
     from flux_trio.messages import topics
 
     payload = {"severity": 0, "type": "cancel", "note": message}

@@ -71,7 +71,7 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
 
     Exit codes: 0, 1 if there is no such job or key, 2 for wrong usage.
     """
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.messages import topics
 
     async def show(client: Client) -> None:
@@ -159,7 +159,7 @@ async def _open_log(
     client: Client, jobid: int, path: str, *, follow: bool = True
 ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
     """As `watch_eventlog`; its errors name the job."""
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.client.jobs import watch_eventlog
 
     with about(jobid):
@@ -274,7 +274,7 @@ def attach(
 
     Exit codes, signals and standard input work as in `flux-trio run`.
     """
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.cli.follow.attach import attach as follow
     from flux_trio.cli.follow.standard_input import input_to_forward
 

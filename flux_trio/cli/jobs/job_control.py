@@ -79,7 +79,7 @@ def raise_exception(
 
     Exit codes: 0, 1 if it was refused for a job, 2 for wrong usage.
     """
-    from flux_trio.cli.connection.each import call_each
+    from flux_trio.cli.connection.call_each import call_each
     from flux_trio.messages import topics
 
     jobids, note = _split(words, ctx.meta.get(_NOTE))
@@ -145,7 +145,7 @@ def kill(ctx: click.Context, signal: int, jobids: tuple[int, ...]) -> None:
 
     Exit codes: 0, 1 if it was refused for a job, 2 for wrong usage.
     """
-    from flux_trio.cli.connection.each import call_each
+    from flux_trio.cli.connection.call_each import call_each
     from flux_trio.messages import topics
 
     payload = {"signum": signal}
@@ -206,7 +206,7 @@ def urgency(verbose: bool, jobid: int, urgency: int) -> None:
 
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.messages import topics
 
     async def change(client: Client) -> int:
@@ -230,7 +230,7 @@ def memo(jobid: int, notes: tuple[str, ...]) -> None:
 
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.formats import apply_update
     from flux_trio.messages import topics
 

@@ -134,7 +134,7 @@ def status(
 
 async def _ended(client: Client, jobid: int) -> dict[str, Any]:
     """Wait for the end of a job, then return its job-list record."""
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.client.jobs import watch_eventlog
 
     with about(jobid):
@@ -146,7 +146,7 @@ async def _ended(client: Client, jobid: int) -> dict[str, Any]:
 
 async def _listed(client: Client, jobid: int) -> dict[str, Any]:
     """Return the job-list record of a job."""
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.messages import topics
 
     with about(jobid):

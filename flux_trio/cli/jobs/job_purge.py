@@ -93,7 +93,7 @@ async def _purge(client: Client, limits: dict[str, Any]) -> int:
 
 async def _purge_named(client: Client, jobids: tuple[int, ...], *, force: bool) -> int:
     """Purge these jobs and return their number. Stops at the first refusal (CommandError)."""
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.messages import topics
 
     total = 0

@@ -102,7 +102,7 @@ def _read(what: str) -> tuple[list[int], list[str]]:
 
 
 async def _of_job(client: Client, jobid: int) -> tuple[list[int], list[str]]:
-    from flux_trio.cli.connection.each import about
+    from flux_trio.cli.connection.call_each import about
     from flux_trio.cores.exec.placement import LayoutError, place_tasks
     from flux_trio.formats import Jobspec, parse_r
     from flux_trio.messages import topics
