@@ -35,7 +35,7 @@ from flux_trio.process.loop_thread import LoopThread, run_asyncio
 JOBS_MAX: Final = 1000
 """Jobs of one executor that the instance has at a time: each needs an open request."""
 
-CALLED: Final = "flux_trio.client.called"
+CALLED: Final = "flux_trio.client.function_runner"
 
 Finding: TypeAlias = Callable[[], Awaitable[Job]]
 Ending: TypeAlias = Callable[[Result, Job], Any]
@@ -273,7 +273,7 @@ def _exit_code(result: Result, job: Job) -> int:
 
 
 def _write_call(path: Path, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """Write what `flux_trio.client.called` calls. Raises what pickle raises, and OSError."""
+    """Write what `flux_trio.client.function_runner` calls. Raises what pickle raises, and OSError."""
     main = getattr(sys.modules["__main__"], "__file__", None)
     with path.open("wb") as file:
         pickle.dump((sys.path, main), file)

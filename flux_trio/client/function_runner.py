@@ -1,4 +1,4 @@
-"""Calls a function for `FluxTrioExecutor`: `python -m flux_trio.client.called FILE`."""
+"""Calls a function for `FluxTrioExecutor`: `python -m flux_trio.client.function_runner FILE`."""
 
 from __future__ import annotations
 
