@@ -29,8 +29,8 @@ from flux_trio.judge.views.execution import (
     SEVERITY,
     START,
     STARTS,
-    Saying,
     Start,
+    StartResponse,
     data_of,
     link_of,
     ranks_of,
@@ -106,7 +106,7 @@ def start_says_nothing_more(subject: tuple[str, dict[str, Any]]) -> Finding:
 
 
 @RULES.by(SAYING, "32.impl.5", SAID, views=[SHUTTING_DOWN])
-def problems_are_no_errors(saying: Saying, record: Record, seen: Seen) -> Finding:
+def problems_are_no_errors(saying: StartResponse, record: Record, seen: Seen) -> Finding:
     if not saying.is_services:
         return None  # the broker speaks for one that is gone
     if not saying.is_error:
@@ -172,7 +172,7 @@ def _named(record: Record) -> str:
     return f"{kind} response of job {jobid}"
 
 
-def _asked_for(saying: Saying, record: Record) -> Finding:
+def _asked_for(saying: StartResponse, record: Record) -> Finding:
     """Whether the job manager had asked for the job by then."""
     if saying.is_taken:
         return True
@@ -186,12 +186,14 @@ def _start(record: Record, seen: Seen) -> Start:
 
 
 @RULES.by(SAYING, "32.background.1", _said("start"), views=(STARTS,))
-def launched_at_the_job_managers_request(saying: Saying, record: Record, _seen: Seen) -> Finding:
+def launched_at_the_job_managers_request(
+    saying: StartResponse, record: Record, _seen: Seen
+) -> Finding:
     return _asked_for(saying, record) if saying.kind == "start" else None
 
 
 @RULES.by(SAYING, "32.start.3", SAID, views=(STARTS, LINK))
-def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen) -> Finding:
+def answers_belong_to_an_open_stream(saying: StartResponse, record: Record, seen: Seen) -> Finding:
     if saying.is_error:
         return None
     if saying.is_of_departed:
@@ -202,7 +204,9 @@ def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen)
 
 
 @RULES.by(SAYING, "32.start.37", SAID, views=(LINK, STARTS))
-def the_final_release_is_the_last_response(saying: Saying, record: Record, seen: Seen) -> Finding:
+def the_final_release_is_the_last_response(
+    saying: StartResponse, record: Record, seen: Seen
+) -> Finding:
     """Nothing comes after it, and before it no second finish (readings: Two statuses of one
     job).
     """
@@ -218,11 +222,11 @@ def the_final_release_is_the_last_response(saying: Saying, record: Record, seen:
     return Broken(text, (_start(record, seen).place("final"),))
 
 
-def _after_exception(saying: Saying) -> str:
+def _after_exception(saying: StartResponse) -> str:
     return ", and an exception came before" if "fatal" in saying.said else ""
 
 
-def _left_out(saying: Saying, *names: str) -> tuple[str, ...] | None:
+def _left_out(saying: StartResponse, *names: str) -> tuple[str, ...] | None:
     """Of these answers, those that were left out when the job is finally released.
 
     None if this is no final release, or of no request that is open.
@@ -233,7 +237,9 @@ def _left_out(saying: Saying, *names: str) -> tuple[str, ...] | None:
     return tuple([name for name in names if name not in saying.said])
 
 
-def _excused(missing: tuple[str, ...], saying: Saying, record: Record, seen: Seen) -> Finding:
+def _excused(
+    missing: tuple[str, ...], saying: StartResponse, record: Record, seen: Seen
+) -> Finding:
     """Judge what was left out: a fatal exception excuses it.
 
     What the job manager raised is known by its eventlog.
@@ -254,7 +260,7 @@ LIVES: Final = (LINK, STARTS, LIFE)
 
 @RULES.by(SAYING, "32.start.35", _said("release"), views=LIVES)
 def start_and_finish_unless_there_was_a_fatal_exception(
-    saying: Saying, record: Record, seen: Seen
+    saying: StartResponse, record: Record, seen: Seen
 ) -> Finding:
     names = ("finish",) if saying.is_reattach and not saying.is_void else ("start", "finish")
     missing = _left_out(saying, *names)
@@ -262,19 +268,19 @@ def start_and_finish_unless_there_was_a_fatal_exception(
 
 
 @RULES.by(SAYING, "32.criteria.5", _said("release"), views=LIVES)
-def what_ran_has_a_result(saying: Saying, record: Record, seen: Seen) -> Finding:
+def what_ran_has_a_result(saying: StartResponse, record: Record, seen: Seen) -> Finding:
     missing = _left_out(saying, "finish") if "start" in saying.said else None
     return None if missing is None else _excused(missing, saying, record, seen)
 
 
 @RULES.by(SAYING, "32.criteria.3", _said("release"), views=LIVES)
-def what_never_ran_has_a_problem(saying: Saying, record: Record, seen: Seen) -> Finding:
+def what_never_ran_has_a_problem(saying: StartResponse, record: Record, seen: Seen) -> Finding:
     missing = _left_out(saying, "start", "finish") or ()
     return _excused(missing, saying, record, seen) if len(missing) == 2 else None
 
 
 @RULES.by(SAYING, "32.start.10", _said("release"), views=LIVES)
-def reattached_jobs_end_like_others(saying: Saying, record: Record, seen: Seen) -> Finding:
+def reattached_jobs_end_like_others(saying: StartResponse, record: Record, seen: Seen) -> Finding:
     missing = _left_out(saying, "finish") if saying.is_reattach else None
     return None if missing is None else _excused(missing, saying, record, seen)
 

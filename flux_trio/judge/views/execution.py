@@ -366,7 +366,7 @@ def outstanding(seen: Seen) -> int:
 # --- responses when they are sent
 
 
-class Saying(Live, frozen=True, gc=False):
+class StartResponse(Live, frozen=True, gc=False):
     """The properties of a response to a start request at its send, and of the request."""
 
     kind: str
@@ -393,16 +393,16 @@ _KINDS: Final = frozenset(
 )
 
 
-def _saying(record: Record, seen: Seen) -> Saying:
+def _saying(record: Record, seen: Seen) -> StartResponse:
     is_error = errnum(record) != 0
     is_services = record.party == seen.facts.exec_peer
     kind = "" if is_error else kind_of_answer(record)
     kind = kind if kind in _KINDS else ""
     start: Start | None = seen.states[STARTS].get(job_id(record))
     if start is None:
-        return Saying(kind, is_error, is_services)
+        return StartResponse(kind, is_error, is_services)
     link = link_of(seen)
-    return Saying(
+    return StartResponse(
         kind,
         is_error,
         is_services,
