@@ -21,7 +21,14 @@ from flux_trio.judge.views.granting import (
 )
 from flux_trio.judge.views.holding import COMMITS, WRITTEN, Commit, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
-from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    SUCCESS,
+    SUCCESSES,
+    AllocRequests,
+    asked_of,
+    link_of,
+)
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import CLIENT, Record
@@ -71,7 +78,7 @@ def r_is_stored_first(record: Record, seen: Seen) -> Finding:
     return True
 
 
-def _granted(seen: Seen) -> Iterable[tuple[Any, Asked]]:
+def _granted(seen: Seen) -> Iterable[tuple[Any, AllocRequests]]:
     """Yield the jobs that got SUCCESS in SCHED without an alloc event or a free."""
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)

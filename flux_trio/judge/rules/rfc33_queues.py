@@ -29,7 +29,7 @@ from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.durable import DOUBTS, DURABLE, is_doubtful, is_durable
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life, context_of
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUE, QUEUES, queue_of, queue_of_job, stop_of
-from flux_trio.judge.views.scheduling import ASKED, Asked, is_pending
+from flux_trio.judge.views.scheduling import ASKED, AllocRequests, is_pending
 from flux_trio.judge.views.submitted import SUBMITTED, UPDATES, original_of, updated, updates_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -152,7 +152,7 @@ def a_rejected_job_never_was(record: Record, seen: Seen) -> Finding:
 
 
 def _owed_cancels(seen: Seen) -> Iterable[Broken]:
-    asked_of: Mapping[Any, Asked] = seen.all(ASKED)
+    asked_of: Mapping[Any, AllocRequests] = seen.all(ASKED)
     for job, asked in asked_of.items():
         stopped = stop_of(seen, queue_of_job(seen, job))
         life: Life | None = seen.at(LIFE, job)

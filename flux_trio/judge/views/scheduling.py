@@ -195,7 +195,7 @@ def refusal_of(link: Link, topic: str) -> Place:
     return n if n > max(link.hello_sent, link.gone) else 0
 
 
-class Asked(Live, frozen=True, gc=False):
+class AllocRequests(Live, frozen=True, gc=False):
     """What the job manager has asked the scheduler about one job. Places of records are 0 for what
     has not happened.
     """
@@ -230,7 +230,7 @@ class Asked(Live, frozen=True, gc=False):
     followed."""
 
 
-NOTHING_ASKED = Asked()
+NOTHING_ASKED = AllocRequests()
 
 
 def _asked_about(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
@@ -238,7 +238,9 @@ def _asked_about(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     return [(jobid, priority) for jobid, priority in pairs if type(jobid) is int]
 
 
-def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) -> Asked | None:
+def _fold_asked(
+    asked: AllocRequests | None, priority: Any, record: Record, seen: Seen
+) -> AllocRequests | None:
     asked = asked or NOTHING_ASKED
     if record.kind == EVENT:
         return _after_event(asked, record, seen)
@@ -266,17 +268,17 @@ ASKED: Final = view(
     reads=(LINK, LIFE),
     fold=_fold_asked,
 )
-"""What was asked about each job (`Asked`), by job id. A job is left out when it is inactive and
+"""What was asked about each job (`AllocRequests`), by job id. A job is left out when it is inactive and
 nothing is open, or when nothing was asked."""
 
 
-def _after_asking(asked: Asked, priority: Any, record: Record, seen: Seen) -> Asked:
+def _after_asking(asked: AllocRequests, priority: Any, record: Record, seen: Seen) -> AllocRequests:
     n = record.n
     match topic_of(record):
         case topics.SCHED_ALLOC:
             first = asked.first_alloc or n
             priority = payload(record).get("priority")
-            return Asked(alloc=n, first_alloc=first, priority=priority)
+            return AllocRequests(alloc=n, first_alloc=first, priority=priority)
         case topics.SCHED_CANCEL if asked.denied and not _is_denial_due(seen, record, n):
             return asked.but(cancel=n, denied=0, note=None)  # decided on before DENY was taken up
         case topics.SCHED_CANCEL:
@@ -296,7 +298,7 @@ def _is_denial_due(seen: Seen, record: Record, cancel: Place) -> bool:
     return life is not None and (life.state == SCHED or (life.state == PRIORITY and not cancel))
 
 
-def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
+def _after_answer(asked: AllocRequests, record: Record, seen: Seen) -> AllocRequests | None:
     if not is_pending(asked, seen):
         return asked if asked != NOTHING_ASKED else None
     answer, life = payload(record), seen.at(LIFE, job_id(record))
@@ -320,7 +322,7 @@ def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
     return asked if asked.alloc or life is not None else None
 
 
-def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
+def _after_event(asked: AllocRequests, record: Record, seen: Seen) -> AllocRequests | None:
     match payload(record).get("name"):
         case "alloc":
             return asked.but(granted=0, crossed=False)
@@ -333,20 +335,20 @@ def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
     return asked if asked != NOTHING_ASKED else None
 
 
-def asked_of(seen: Seen, jobid: Any) -> Asked:
+def asked_of(seen: Seen, jobid: Any) -> AllocRequests:
     """Return the state of ASKED for a job."""
-    asked: Asked | None = seen.states[ASKED].get(jobid)
+    asked: AllocRequests | None = seen.states[ASKED].get(jobid)
     return NOTHING_ASKED if asked is None else asked
 
 
-def is_pending(asked: Asked, seen: Seen) -> bool:
+def is_pending(asked: AllocRequests, seen: Seen) -> bool:
     """Whether a sched.alloc is open: it has no final answer, and the scheduler was not lost
     since.
     """
     return asked.alloc > link_of(seen).lost
 
 
-def has_grant(asked: Asked, seen: Seen) -> bool:
+def has_grant(asked: AllocRequests, seen: Seen) -> bool:
     """Whether SUCCESS was received and the scheduler was not lost since: an alloc event must
     follow.
 
@@ -355,7 +357,7 @@ def has_grant(asked: Asked, seen: Seen) -> bool:
     return asked.granted > link_of(seen).lost
 
 
-def has_denial(asked: Asked, seen: Seen) -> bool:
+def has_denial(asked: AllocRequests, seen: Seen) -> bool:
     """Whether DENY was received and the scheduler was not lost since: an exception must follow.
 
     A job manager that ends, or loses the scheduler, in the turn of the DENY asks again.
@@ -363,7 +365,7 @@ def has_denial(asked: Asked, seen: Seen) -> bool:
     return asked.denied > link_of(seen).lost
 
 
-def gives_late_grant_back(asked: Asked, life: Life) -> bool:
+def gives_late_grant_back(asked: AllocRequests, life: Life) -> bool:
     """Whether a sched.free of this job may give back a grant that the job left SCHED without.
 
     The grant came after a cancel, and the job may be INACTIVE by now; or it came as the job went
@@ -372,12 +374,12 @@ def gives_late_grant_back(asked: Asked, life: Life) -> bool:
     return asked.granted > 0 and (life.state != SCHED or life.since > asked.granted)
 
 
-def is_freeing(asked: Asked, seen: Seen) -> bool:
+def is_freeing(asked: AllocRequests, seen: Seen) -> bool:
     """Whether a sched.free of the job is open."""
     return asked.free > link_of(seen).lost
 
 
-def is_freed(asked: Asked, seen: Seen) -> bool:
+def is_freed(asked: AllocRequests, seen: Seen) -> bool:
     """Whether sched.free was answered and the free event has to follow.
 
     A job manager that ends in the turn of the answer has to ask again: an epilog may come first.

@@ -16,7 +16,7 @@ from flux_trio.judge.views.scheduling import (
     DENY,
     FINAL,
     LINK,
-    Asked,
+    AllocRequests,
     asked_of,
     has_grant,
     is_freeing,
@@ -77,7 +77,7 @@ def may_be_suspended(seen: Seen, *, is_judging_too: bool = False) -> bool:
     """
     if (seen.at(WRONG_ANSWERED) or 0) > link_of(seen).answered:
         return True
-    asked: Iterable[Asked] = seen.all(ASKED).values()
+    asked: Iterable[AllocRequests] = seen.all(ASKED).values()
     return any(
         has_grant(each, seen) and (is_judging_too or seen.is_old(each.granted)) for each in asked
     )
