@@ -38,7 +38,7 @@ times."""
 _TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
 
 
-class Asked(NamedTuple):
+class RuleReader(NamedTuple):
     """A rule that reads a kind of record; it is skipped while the slot `live` is empty."""
 
     live: int
@@ -67,7 +67,7 @@ class Readers:
     read it, and those with parts are stored last.
     """
 
-    rules: tuple[Asked, ...]
+    rules: tuple[RuleReader, ...]
     parted: tuple[Folded, ...]
     keyed: tuple[Folded, ...]
     may_clear: bool
@@ -82,7 +82,7 @@ class Readers:
 class Family:
     """The kinds of records that differ only in the values of their `traits`."""
 
-    here: Here
+    here: RecordKind
     traits: tuple[Trait, ...]
     kinds: dict[tuple[Value, ...], Readers]
 
@@ -144,7 +144,7 @@ class AllReaders:
         where = (service, kind, type_, topic)
         if type_ in _TYPES and service and service_of(topic) == service:
             topic = "<exec>" + topic[len(service) :]
-        here = Here(kind, _TYPES.get(type_, ""), topic, {})
+        here = RecordKind(kind, _TYPES.get(type_, ""), topic, {})
         traits = tuple(trait for trait in self._traits if here.is_on(trait.selectors))
         family = self._families[where] = Family(here, traits, {})
         return family
@@ -171,14 +171,14 @@ class AllReaders:
             self._families.clear()
             self._nkinds = 0
 
-    def _asked(self, here: Here) -> Iterator[Asked]:
+    def _asked(self, here: RecordKind) -> Iterator[RuleReader]:
         for rule in self.rules:
             live = self._live(here, rule.selectors)
             if live is not None:
                 value = None if rule.trait is None else here.values.get(rule.trait)
-                yield Asked(live, rule, rule.asking(value))
+                yield RuleReader(live, rule, rule.asking(value))
 
-    def _folded(self, here: Here) -> Iterator[tuple[View, Folded]]:
+    def _folded(self, here: RecordKind) -> Iterator[tuple[View, Folded]]:
         for view in self.views:
             live = self._live(here, view.selectors, view)
             is_parted = view.key is None or here.is_on(view.many)
@@ -187,7 +187,7 @@ class AllReaders:
                 yield view, Folded(live, self.slots[view], view.fold, parts, key)
 
     def _live(
-        self, here: Here, selectors: Iterable[Selector], own: View | None = None
+        self, here: RecordKind, selectors: Iterable[Selector], own: View | None = None
     ) -> int | None:
         """Return the slot that must not be empty for a record to be read; None if never read."""
         slot = None
@@ -200,7 +200,7 @@ class AllReaders:
         return slot
 
 
-class Here(NamedTuple):
+class RecordKind(NamedTuple):
     """A kind of record, with the values of its traits."""
 
     kind: str
