@@ -50,7 +50,7 @@ VERDICTS_MAX: Final = 16
 no user has asked for."""
 
 
-class Wish(Live, frozen=True, gc=False):
+class ExpirationRequest(Live, frozen=True, gc=False):
     """A request to change an expiration (sched.expiration or job-manager.update) that was not
     answered.
     """
@@ -67,12 +67,14 @@ def _of_rpc(record: Record, _seen: Seen) -> Iterable[tuple[Key, None]]:
     return [] if found is None else [(found, None)]
 
 
-def _fold_wish(wish: Wish | None, _part: None, record: Record, seen: Seen) -> Wish | None:
+def _fold_wish(
+    wish: ExpirationRequest | None, _part: None, record: Record, seen: Seen
+) -> ExpirationRequest | None:
     if isinstance(record.message, Response):
         return None
     if record.kind == RECV and topic_of(record) == EXPIRATION:
         return wish and wish.but(was_held=sched_job(seen, wish.jobid).held != 0)
-    return Wish(record.n, job_id(record), payload(record).get("expiration"))
+    return ExpirationRequest(record.n, job_id(record), payload(record).get("expiration"))
 
 
 WISHES: Final = view(
@@ -85,7 +87,7 @@ WISHES: Final = view(
     fold=_fold_wish,
     reads=(SCHED_JOBS,),
 )
-"""The open requests to change an expiration (`Wish`), by RPC."""
+"""The open requests to change an expiration (`ExpirationRequest`), by RPC."""
 
 
 class Verdict(Live, frozen=True, gc=False):
@@ -119,14 +121,14 @@ IN_FORCE: Final = view(
 """The expiration in the last resource-update event of each job, by job id."""
 
 
-def _is_told_again(wish: Wish, seen: Seen) -> bool:
+def _is_told_again(wish: ExpirationRequest, seen: Seen) -> bool:
     """Whether a later scheduler gets an expiration in force; its response changes nothing."""
     updates = (each for key, each in seen.all(WISHES).items() if key[1] == UPDATE)
     is_asked_for = any(each.jobid == wish.jobid for each in updates)
     return not is_asked_for and wish.expiration == seen.at(IN_FORCE, wish.jobid)
 
 
-def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, Wish | None]]:
+def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, ExpirationRequest | None]]:
     """Yield the job, and the request that its scheduler answers.
 
     After the loss of its scheduler the job manager waits for no answer: another one, which has not
@@ -134,7 +136,7 @@ def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, Wish | None]]:
     """
     if record.message is None:
         return [(job_id(record), None)]
-    wish: Wish | None = seen.at(WISHES, rpc(record))
+    wish: ExpirationRequest | None = seen.at(WISHES, rpc(record))
     if wish is None:
         return []
     if record.kind == RECV:
@@ -145,14 +147,14 @@ def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, Wish | None]]:
     return [(wish.jobid, None)] if is_last else []
 
 
-def _open_updates(seen: Seen, jobid: int | None) -> list[Wish]:
+def _open_updates(seen: Seen, jobid: int | None) -> list[ExpirationRequest]:
     """Return the requests for updates of a job that are not answered."""
-    wishes: Iterable[tuple[Any, Wish]] = seen.all(WISHES).items()
+    wishes: Iterable[tuple[Any, ExpirationRequest]] = seen.all(WISHES).items()
     return [each for key, each in wishes if key[1] == UPDATE and each.jobid == jobid]
 
 
 def _fold_verdicts(
-    had: tuple[Verdict, ...] | None, wish: Wish | None, record: Record, _seen: Seen
+    had: tuple[Verdict, ...] | None, wish: ExpirationRequest | None, record: Record, _seen: Seen
 ) -> tuple[Verdict, ...] | None:
     if wish is not None:
         verdict = Verdict(record.n, wish.n, errnum(record), wish.expiration)
@@ -239,9 +241,9 @@ def success_is_empty(record: Record, seen: Seen) -> Finding:
     return Broken(f"sched.expiration: success: expected no payload, got {found.payload!r:.80}")
 
 
-def _granted_wish(record: Record, seen: Seen) -> Wish | None:
+def _granted_wish(record: Record, seen: Seen) -> ExpirationRequest | None:
     """Return the request of the scheduler's response."""
-    wish: Wish | None = seen.at(WISHES, rpc(record))
+    wish: ExpirationRequest | None = seen.at(WISHES, rpc(record))
     return wish if record.party == seen.facts.scheduler else None
 
 
@@ -293,7 +295,7 @@ def _answer_to_update(record: Record, seen: Seen) -> tuple[int | None, Verdict |
     It is the response to a sched.expiration that was sent after the update was received. There is
     none if another update of the job is open, to which it may belong.
     """
-    wish: Wish | None = seen.at(WISHES, rpc(record))
+    wish: ExpirationRequest | None = seen.at(WISHES, rpc(record))
     if wish is None or record.party != seen.facts.manager:
         return None, None
     verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, wish.jobid) or ()
