@@ -67,7 +67,7 @@ def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> F
 # --- expirations
 
 
-class Asked(NamedTuple):
+class ExpirationRequest(NamedTuple):
     """A sched.expiration that was not answered."""
 
     n: Place
@@ -77,11 +77,14 @@ class Asked(NamedTuple):
 
 
 def _fold_open(
-    had: tuple[Asked, ...] | None, _part: None, record: Record, _seen: Seen
-) -> tuple[Asked, ...] | None:
+    had: tuple[ExpirationRequest, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[ExpirationRequest, ...] | None:
     had = had or ()
     if isinstance(record.message, Request):
-        return (*had, Asked(record.n, job_id(record), payload(record).get("expiration")))
+        return (
+            *had,
+            ExpirationRequest(record.n, job_id(record), payload(record).get("expiration")),
+        )
     return tuple([each._replace(jobid=None) for each in had[1:]]) or None
 
 
@@ -107,7 +110,7 @@ class Refusal(NamedTuple):
 def _answered(record: Record, seen: Seen) -> Iterable[tuple[int | None, Refusal | None]]:
     if record.kind == EVENT:
         return [(job_id(record), None)]
-    asked: tuple[Asked, ...] = seen.at(OPEN) or ()
+    asked: tuple[ExpirationRequest, ...] = seen.at(OPEN) or ()
     if len(asked) != 1 or asked[0].jobid is None:
         return []
     is_refused = errnum(record) not in (0, Errno.ENOSYS)
