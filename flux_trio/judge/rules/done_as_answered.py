@@ -49,12 +49,12 @@ LEFT: Final = view(
 """By peer, the last time that it has left job-ingest: nobody gets the answers to its requests."""
 
 
-def _is_void(asked: Asked, seen: Seen) -> bool:
+def _is_void(asked: OpenRequest, seen: Seen) -> bool:
     """Whether an open submission is of a peer that has left."""
     return asked.jobid is None and asked.n < (seen.at(LEFT, asked.sender) or 0)
 
 
-class Asked(NamedTuple):
+class OpenRequest(NamedTuple):
     """A request that was not answered; `jobid` is that of an exception."""
 
     n: Place
@@ -78,13 +78,15 @@ def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
     return [(found, None), *((key, None) for key in over if seen.all(ASKED)[key].n < asked.n)]
 
 
-def _fold_asked(had: Asked | None, _part: None, record: Record, _seen: Seen) -> Asked | None:
+def _fold_asked(
+    had: OpenRequest | None, _part: None, record: Record, _seen: Seen
+) -> OpenRequest | None:
     if record.kind == EVENT:
         return None if had is None else had._replace(is_done=True)
     if not isinstance(record.message, Request):
         return None
     jobid = job_id(record) if topic_of(record) == RAISE else None
-    return Asked(record.n, jobid, sender=record.message.sender)
+    return OpenRequest(record.n, jobid, sender=record.message.sender)
 
 
 ASKED: Final = view(
@@ -96,7 +98,7 @@ ASKED: Final = view(
     fold=_fold_asked,
     reads=(LEFT,),
 )
-"""The open requests (`Asked`), by RPC."""
+"""The open requests (`OpenRequest`), by RPC."""
 
 
 class Submission(NamedTuple):
@@ -161,7 +163,7 @@ def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
         name = str(payload(record).get("name"))
         # A job that the next job manager has read back has no submit event in its trace.
         return [(("submit" if name == "validate" else name, job_id(record)), False)]
-    asked: Asked | None = seen.at(ASKED, rpc(record))
+    asked: OpenRequest | None = seen.at(ASKED, rpc(record))
     if asked is None or errnum(record):
         return []
     if topic_of(record) == RAISE:
