@@ -101,7 +101,7 @@ INVENTORY: Final = view(
 )
 
 
-class Got(NamedTuple):
+class AllocatedR(NamedTuple):
     """The R that a job got, with its request and the inventory."""
 
     what: str
@@ -114,12 +114,12 @@ class Got(NamedTuple):
 Judge = Callable[[Wanted, ResourceSet, Inventory], "bool | str | None"]
 
 
-def _got(record: Record, seen: Seen) -> Iterable[Got]:
+def _got(record: Record, seen: Seen) -> Iterable[AllocatedR]:
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
     for r in allocated(record):
         wanted, resources = seen.at(WANTED, r.jobid), resources_in(r.value)
         if wanted is not None and resources is not None:
-            yield Got(r.what, r.jobid, wanted, resources, inventory)
+            yield AllocatedR(r.what, r.jobid, wanted, resources, inventory)
 
 
 def _allocation(clause: str) -> Callable[[Judge], Judge]:
@@ -127,7 +127,7 @@ def _allocation(clause: str) -> Callable[[Judge], Judge]:
 
     def register(judge: Judge) -> Judge:
         @RULES.each(clause, ALLOCATING, of=_got, views=(WANTED, INVENTORY))
-        def check(got: Got) -> Finding:
+        def check(got: AllocatedR) -> Finding:
             said = judge(got.wanted, got.resources, got.inventory)
             if isinstance(said, str):
                 return Broken(f"{got.what}: {said}", (got.wanted.n,), job=got.jobid)
