@@ -56,7 +56,7 @@ CONSTRAINED: Final = view(
 """The jobs with constraints (`Constrained`), by job id."""
 
 
-class Got(NamedTuple):
+class AllocatedTargets(NamedTuple):
     """The targets that a job got, and which parts of its constraints they do not match."""
 
     what: str
@@ -68,7 +68,7 @@ class Got(NamedTuple):
     """By operator that does not match all targets: its values, and the targets that match it."""
 
 
-def _got(record: Record, seen: Seen) -> Iterable[Got]:
+def _got(record: Record, seen: Seen) -> Iterable[AllocatedTargets]:
     for r in allocated(record):
         known: Constrained | None = seen.at(CONSTRAINED, r.jobid)
         targets = targets_of(r.value)
@@ -79,14 +79,14 @@ def _got(record: Record, seen: Seen) -> Iterable[Got]:
         constraint = json.loads(known.constraint)
         there = Targets(targets, hosts_by_target(seen), properties)
         missed = {each: (values, matched) for each, values, matched in failing(constraint, there)}
-        yield Got(r.what, r.jobid, targets, known.n, operators(constraint), missed)
+        yield AllocatedTargets(r.what, r.jobid, targets, known.n, operators(constraint), missed)
 
 
 def _require(clause: str, operator: str) -> None:
     """Register `clause`: the targets of a job match what has this operator."""
 
     @RULES.each(clause, ALLOCATING, of=_got, views=(CONSTRAINED, HOSTS, AS_RECEIVED))
-    def judge(got: Got) -> Finding:
+    def judge(got: AllocatedTargets) -> Finding:
         if operator not in got.failing:
             return operator in got.operators
         values, matched = got.failing[operator]
