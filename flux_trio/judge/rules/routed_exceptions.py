@@ -21,7 +21,7 @@ What = tuple[Any, Any]
 """The type and the severity of an exception."""
 
 
-class Raised(Live, frozen=True, gc=False):
+class UnmatchedExceptions(Live, frozen=True, gc=False):
     """The exceptions of a job that were published or logged, but not both yet."""
 
     published: tuple[tuple[What, Place], ...] = ()
@@ -39,10 +39,12 @@ def _refused(record: Record, _seen: Seen) -> list[tuple[Any, None]]:
     return [(each[0], None) for each in pairs if type(each[0]) is int]
 
 
-def _fold(raised: Raised | None, _part: None, record: Record, _seen: Seen) -> Raised | None:
+def _fold(
+    raised: UnmatchedExceptions | None, _part: None, record: Record, _seen: Seen
+) -> UnmatchedExceptions | None:
     if topic_of(record) == topics.JOB_SUBMIT:
         return None
-    raised = raised or Raised()
+    raised = raised or UnmatchedExceptions()
     if record.message is not None:
         what = _what(payload(record))
         if what in raised.logged:
@@ -66,7 +68,7 @@ RAISED: Final = view(
     many=sent("response", topics.JOB_SUBMIT),
     fold=_fold,
 )
-"""The exceptions (`Raised`) of each job, by job id."""
+"""The exceptions (`UnmatchedExceptions`) of each job, by job id."""
 
 
 def _unlogged(seen: Seen) -> Iterable[Broken]:
