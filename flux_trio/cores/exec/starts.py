@@ -49,7 +49,7 @@ class Streams(JobConversations[ExecState, ExecEvent]):
     table = EXECUTION
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _StartRequest(msgspec.Struct, frozen=True):
     """A start request that is outstanding."""
 
     request: Request
@@ -62,7 +62,7 @@ class Starts(Part):
 
     streams: Streams
     over: list[JobId]
-    _requests: dict[JobId, _Asked]
+    _requests: dict[JobId, _StartRequest]
 
     def __init__(self, outbox: ExecOutbox, edition: Edition) -> None:
         self._outbox = outbox
@@ -87,7 +87,7 @@ class Starts(Part):
             self._lose(job.id)
         self.streams.step(job.id, ExecEvent.REQUEST)
         ranks = ALL_RANKS if start.R is None else str(start.R.ranks)
-        self._requests[job.id] = asked = _Asked(request, start.reattach, ranks)
+        self._requests[job.id] = asked = _StartRequest(request, start.reattach, ranks)
         for report in job.reports:
             self._answer(job, asked, report)
         if self.is_release_sent(job):
@@ -165,7 +165,7 @@ class Starts(Part):
         if asked is not None:
             self._answer(job, asked, report)
 
-    def _answer(self, job: Job, asked: _Asked, report: Report) -> None:
+    def _answer(self, job: Job, asked: _StartRequest, report: Report) -> None:
         if asked.reattach and self._edition.tells_reattached and isinstance(report, Started):
             report = Reattached()
         event = _EVENTS[type(report)]
