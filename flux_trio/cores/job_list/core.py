@@ -20,7 +20,6 @@ from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import (
     ActiveListed,
     ActiveLogs,
-    Asked,
     EndedPage,
     Exchange,
     IdRead,
@@ -37,6 +36,7 @@ from flux_trio.cores.job_list.exchange import (
     SliceRead,
     StrayLog,
     UpdatedRead,
+    WaitingRequests,
 )
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.follow import Follower
@@ -81,7 +81,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._finished = Finished()
         self._details = Details(self._exchange)
         self._follower = Follower(self._exchange, self._records, self._finished)
-        self._asked = Asked(self._exchange)
+        self._asked = WaitingRequests(self._exchange)
         self._changes = Changes(self._exchange, self._records)
         self._listings = Listings(
             self._exchange, self._records, self._finished, self._details, self._asked, self._changes

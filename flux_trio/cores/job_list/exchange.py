@@ -140,7 +140,7 @@ JobListAction: TypeAlias = CommonAction[JobListTimer]
 Exchange: TypeAlias = Outbox[JobListCall, JobListAction, JobListTimer]
 
 
-class Asked(Part):
+class WaitingRequests(Part):
     """The requests that wait for a read, or until job-list has caught up with the job manager.
 
     Those of a peer that is gone are forgotten without searching others' (6.disconnect.2). All are

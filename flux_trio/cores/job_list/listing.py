@@ -22,7 +22,7 @@ from flux_trio.cores.job_list.changes import Changes
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.constraint import ANY_STATE, parse_constraint
 from flux_trio.cores.job_list.details import Details
-from flux_trio.cores.job_list.exchange import Asked, Exchange, IdRead, SliceRead
+from flux_trio.cores.job_list.exchange import Exchange, IdRead, SliceRead, WaitingRequests
 from flux_trio.cores.job_list.finished import Finished, job_stats
 from flux_trio.cores.job_list.line import Line
 from flux_trio.cores.job_list.one_list import Listing
@@ -77,7 +77,7 @@ class Listings(Part):
         records: Records,
         finished: Finished,
         details: Details,
-        asked: Asked,
+        asked: WaitingRequests,
         changes: Changes,
     ) -> None:
         self._exchange = exchange
