@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_trio.cores.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, KvsCore
+from flux_trio.cores.kvs.disk_room import ROUND_OPS_MAX
 from flux_trio.cores.kvs.held_requests import KEYS_OF_SENDER_MAX, ROUND_BYTES_MAX
 from flux_trio.cores.kvs.ops import (
     KEY_CHARS_MAX,
@@ -28,7 +29,6 @@ from flux_trio.cores.kvs.ops import (
     Unlink,
     checked_bytes,
 )
-from flux_trio.cores.kvs.room import ROUND_OPS_MAX
 from flux_trio.cores.turns import Log
 from flux_trio.messages import Errno, Event, FluxError, Level, Request, Response, topics
 from tests.support.asking import asked, asked_by_guest, gone

@@ -8,8 +8,8 @@ import pytest
 
 from flux_trio.cores.kvs import held_requests
 from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.disk_room import LAST_ROOM
 from flux_trio.cores.kvs.ops import Append, DiskFree, Fetch, Fetched, Put, Stored, StoreOps, Unlink
-from flux_trio.cores.kvs.room import LAST_ROOM
 from flux_trio.cores.turns import Log, SetTimer, TimerFired
 from flux_trio.messages import Errno, Event, Request
 from tests.support.asking import asked, gone, service_back

@@ -25,6 +25,7 @@ from typing import Final, assert_never
 from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.damage import Damages
+from flux_trio.cores.kvs.disk_room import LAST_ROOM, ROUND_OPS_MAX, DiskRoom
 from flux_trio.cores.kvs.flux_requests import FluxRequests
 from flux_trio.cores.kvs.held_requests import (
     Commit,
@@ -59,7 +60,6 @@ from flux_trio.cores.kvs.ops import (
     check_key,
     checked_bytes,
 )
-from flux_trio.cores.kvs.room import LAST_ROOM, ROUND_OPS_MAX, Room
 from flux_trio.cores.kvs.tree_watches import TreeWatches
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
@@ -135,7 +135,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         self._tree_watches = TreeWatches(self._outbox, self._namespaces)
         self._flux = FluxRequests(self._outbox, self._namespaces, self._tree_watches, self._damages)
         self._answers = Answers(self._outbox, self._damages, self._watches, self._flux)
-        self._room = Room(self._outbox)
+        self._room = DiskRoom(self._outbox)
         self._backups = Backups(self._outbox)
         self._commits = Durations(SHORT_S)
         self._queue = deque()  # as many as the senders may have open

@@ -28,7 +28,7 @@ RETRY_TIMER: Final = "retry"
 LAST_ROOM: Final = "no room: the disk was full, and the room that was set aside is in use"
 
 
-class Room(Part):
+class DiskRoom(Part):
     """The commits that are held, and when they are tried again."""
 
     held: Held
