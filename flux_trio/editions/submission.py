@@ -77,7 +77,7 @@ class RoomWanted(msgspec.Struct):
     jobspecs: list[Demand]
 
 
-class Room(msgspec.Struct):
+class SubmitRoom(msgspec.Struct):
     """The job-manager.submit-room response: for each jobspec a refusal; null if there is room."""
 
     refusals: list[str | None]
@@ -129,5 +129,5 @@ SUBMITTED: Final = codec(Submitted)
 NEW_JOBS: Final[Codec[NewJobs]] = Codec(_write_new_jobs, codec(NewJobs).read)
 REFUSALS: Final[Codec[Refusals]] = Codec(_write_refusals, codec(Refusals).read)
 ROOM_WANTED: Final[Codec[RoomWanted]] = Codec(_write_room_wanted, codec(RoomWanted).read)
-ROOM: Final = codec(Room)
+ROOM: Final = codec(SubmitRoom)
 INFO: Final = codec(Info)
