@@ -48,13 +48,13 @@ class New(msgspec.Struct, frozen=True):
     batch: int
 
 
-class Again(msgspec.Struct, frozen=True):
+class Unacknowledged(msgspec.Struct, frozen=True):
     """A job whose submission was not acknowledged when the job manager stopped."""
 
     jobid: JobId
 
 
-Candidate: TypeAlias = New | Again
+Candidate: TypeAlias = New | Unacknowledged
 
 
 class Submission(Part):
@@ -117,7 +117,7 @@ class Submission(Part):
         Its submission was not answered when the job manager stopped.
         """
         if refusal is None:
-            self._decide(Again(job.id), job.userid, job.kept_jobspec.json)
+            self._decide(Unacknowledged(job.id), job.userid, job.kept_jobspec.json)
         else:
             self.decided_again(job, refusal)
 
@@ -130,7 +130,7 @@ class Submission(Part):
         match candidate:
             case New(job, batch):
                 self._admit(job, batch, admission)
-            case Again(jobid):
+            case Unacknowledged(jobid):
                 self._readmit(jobid, admission)
             case _:
                 assert_never(candidate)
