@@ -79,7 +79,7 @@ RAISE_DENIED: Final = "guests can only raise exceptions on their own jobs"
 _EXCEPTION: Final = JobEvent.EXCEPTION  # looked up once: a request may be about many jobs
 
 
-class _Raised:
+class _ExceptionContext:
     """The context of an exception event that `userid` raises, the same for all jobs it is for."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Control(Part):
         job = self._ledger.asked_about(request, payload.id, RAISE_DENIED)
         if job is None:
             return
-        self._raise(request, job, _Raised(payload, request.userid, wait_status))
+        self._raise(request, job, _ExceptionContext(payload, request.userid, wait_status))
         self._ledger.send(respond(request))
 
     def raise_all(self, request: Request) -> None:
@@ -135,7 +135,7 @@ class Control(Part):
         errors = 0
         if not payload.dry_run:
             self._ledger.check_room()
-            raised = _Raised(payload, request.userid)
+            raised = _ExceptionContext(payload, request.userid)
             for job in chosen:
                 try:
                     self._raise(request, job, raised)
@@ -144,7 +144,7 @@ class Control(Part):
         counted = job_requests.Counted(len(chosen) - errors, errors)
         self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
 
-    def _raise(self, request: Request, job: ActiveJob, raised: _Raised) -> None:
+    def _raise(self, request: Request, job: ActiveJob, raised: _ExceptionContext) -> None:
         self._limits.check_event(request, job, raised.size, is_fatal=raised.is_fatal)
         self._ledger.log(job, _EXCEPTION, raised.context)
 
