@@ -54,7 +54,7 @@ class GrantsStored(msgspec.Struct, frozen=True):
     grants: tuple[tuple[JobId, GrantNumber], ...]
 
 
-class Raised(msgspec.Struct, frozen=True):
+class ExceptionRaised(msgspec.Struct, frozen=True):
     """Answers job-manager.raise for a fatal exception of `jobid`."""
 
     jobid: JobId
@@ -63,7 +63,7 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 SchedCall: TypeAlias = (
-    Acquired | Released | HelloSaid | HoldersRead | ReadyHeard | GrantsStored | Raised
+    Acquired | Released | HelloSaid | HoldersRead | ReadyHeard | GrantsStored | ExceptionRaised
 )
 SchedTimer: TypeAlias = Literal["annotate", "rerank", "raise"]
 SchedInput: TypeAlias = CommonInput[SchedTimer]
@@ -75,7 +75,7 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
 
     schedule: Schedule
     allocs: Allocs
-    _refused: list[Raised]
+    _refused: list[ExceptionRaised]
 
     def __init__(self, schedule: Schedule, edition: Edition) -> None:
         super().__init__(edition)
@@ -90,10 +90,10 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
     def raise_exception(self, jobid: int, kind: str, note: str) -> None:
         """Raise a fatal exception of a job, so that it stops using its resources."""
         raised = job_requests.Raise(jobid, kind, 0, note)
-        call = Raised(jobid, kind, note)
+        call = ExceptionRaised(jobid, kind, note)
         self.ask(topics.JOB_RAISE, job_requests.RAISE.write(raised), call)
 
-    def raise_answered(self, raised: Raised, response: Response) -> None:
+    def raise_answered(self, raised: ExceptionRaised, response: Response) -> None:
         """Raise the exception again later if the inbox of the job manager was full.
 
         Other errors are ignored. If the job manager has ended, the exceptions that are still due

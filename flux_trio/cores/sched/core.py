@@ -20,10 +20,10 @@ from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S, NO_OUTLOOK, Anno
 from flux_trio.cores.sched.context import (
     Acquired,
     Context,
+    ExceptionRaised,
     GrantsStored,
     HelloSaid,
     HoldersRead,
-    Raised,
     ReadyHeard,
     Released,
     SchedAction,
@@ -200,7 +200,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
                 if self._greeter.ready_heard(call, response):
                     self._is_busy = len(self._context.schedule.state.grants) > 0
                     self._lose(self._context.schedule.leaving)
-            case Raised():
+            case ExceptionRaised():
                 self._context.raise_answered(call, response)
             case None:
                 pass  # no open call has this matchtag
