@@ -127,7 +127,7 @@ class Finish(msgspec.Struct):
     status: int
 
 
-class Raised(msgspec.Struct, frozen=True):
+class RaisedException(msgspec.Struct, frozen=True):
     """What an exception event says of the exception."""
 
     type: str
@@ -135,7 +135,7 @@ class Raised(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Exceptional(Raised, frozen=True):
+class Exceptional(RaisedException, frozen=True):
     """The context of an exception event; `userid` is who raised it.
 
     `wait_status` is the wait(2) status of the task whose end caused it.
@@ -186,9 +186,9 @@ def is_fatal(name: str, context: Mapping[str, Any] | None) -> bool:
     )
 
 
-def read_exception(context: Mapping[str, Any]) -> Raised:
+def read_exception(context: Mapping[str, Any]) -> RaisedException:
     """Return what the context of an exception event says. Raises KeyError."""
-    return Raised(context["type"], context["severity"], context.get("note", ""))
+    return RaisedException(context["type"], context["severity"], context.get("note", ""))
 
 
 def wait_status_in(context: Mapping[str, Any]) -> int | None:

@@ -92,7 +92,7 @@ class Released(msgspec.Struct, frozen=True):
     final: bool
 
 
-class Raised(msgspec.Struct, frozen=True):
+class RaisedException(msgspec.Struct, frozen=True):
     """An exception; the note is optional on the wire."""
 
     severity: Severity
@@ -106,7 +106,7 @@ class Finished(msgspec.Struct, frozen=True):
     status: int
 
 
-Report: TypeAlias = Started | Reattached | Released | Raised | Finished
+Report: TypeAlias = Started | Reattached | Released | RaisedException | Finished
 
 
 class StartAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -125,7 +125,7 @@ class _Answer(msgspec.Struct):
 _CLASSIC: Final[Mapping[str, type[Report]]] = {
     StartType.START.value: Started,
     StartType.RELEASE.value: Released,
-    StartType.EXCEPTION.value: Raised,
+    StartType.EXCEPTION.value: RaisedException,
     StartType.FINISH.value: Finished,
 }
 _CURRENT: Final[Mapping[str, type[Report]]] = {**_CLASSIC, StartType.REATTACHED.value: Reattached}

@@ -88,7 +88,7 @@ WRITTEN: list[tuple[str, Any, Any, Any]] = [
     ),
     (
         "start_answer",
-        rfc32.StartAnswer(1, rfc32.Raised(0, "exec", "lost")),
+        rfc32.StartAnswer(1, rfc32.RaisedException(0, "exec", "lost")),
         *both(
             {"id": 1, "type": "exception", "data": {"severity": 0, "type": "exec", "note": "lost"}}
         ),

@@ -51,7 +51,7 @@ def test_release() -> None:
 def test_exception() -> None:
     """32.start.29"""
     data = {"severity": 0, "type": "timeout", "note": "resource allocation expired"}
-    raised = rfc32.Raised(0, "timeout", "resource allocation expired")
+    raised = rfc32.RaisedException(0, "timeout", "resource allocation expired")
     assert report("exception", data) == raised
 
 

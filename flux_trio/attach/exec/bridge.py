@@ -161,7 +161,7 @@ class Bridge:
     def _refuse_start(self, request: Request, start: rfc32.Start, text: str) -> None:
         """Fail a job that needs what is left out; no part of it was started, at any time."""
         ranks = rfc21.ALL_RANKS if start.R is None else str(start.R.ranks)
-        raised = rfc32.Raised(rfc21.SEVERITY_FATAL, "exec", text)
+        raised = rfc32.RaisedException(rfc21.SEVERITY_FATAL, "exec", text)
         for report in (raised, rfc32.Released(ranks, final=True)):
             answer = CURRENT.start_answer.write(rfc32.StartAnswer(start.id, report))
             self._mail.answer_broker(respond(request, answer))

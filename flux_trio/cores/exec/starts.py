@@ -21,7 +21,7 @@ from flux_trio.editions import Edition
 from flux_trio.editions.rfc21 import ALL_RANKS, SEVERITY_FATAL
 from flux_trio.editions.rfc32 import (
     Finished,
-    Raised,
+    RaisedException,
     Reattached,
     Released,
     Report,
@@ -37,7 +37,7 @@ from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, JobConversation
 _EVENTS: Final[dict[type[Report], ExecEvent]] = {
     Started: ExecEvent.START,
     Reattached: ExecEvent.START,
-    Raised: ExecEvent.EXCEPTION,
+    RaisedException: ExecEvent.EXCEPTION,
     Finished: ExecEvent.FINISH,
     Released: ExecEvent.RELEASE_FINAL,
 }
@@ -121,11 +121,11 @@ class Starts(Part):
     def exception(self, job: Job, note: str, kind: str = "exec") -> None:
         """Raise a fatal exception of the job (RFC 21)."""
         job.killed = True
-        self._report(job, Raised(SEVERITY_FATAL, kind, note))
+        self._report(job, RaisedException(SEVERITY_FATAL, kind, note))
 
     def note(self, job: Job, note: str) -> None:
         """Raise an exception that does not end the job; its user can read it (RFC 21)."""
-        self._report(job, Raised(SEVERITY_NOTE, "exec", note))
+        self._report(job, RaisedException(SEVERITY_NOTE, "exec", note))
 
     def start(self, job: Job) -> None:
         """Report that the job runs."""

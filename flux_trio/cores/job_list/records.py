@@ -18,7 +18,7 @@ from flux_trio.cores.job_index import UNKNOWN, ended_at
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions.journal import Ended
-from flux_trio.editions.rfc21 import Raised, read_exception
+from flux_trio.editions.rfc21 import RaisedException, read_exception
 from flux_trio.formats import Event
 from flux_trio.formats.meanings import JobId, Meaning, Stamp
 from flux_trio.messages import ProtocolError
@@ -83,7 +83,7 @@ class Record(Job):
     t_run: Stamp | None
     t_sched: Stamp | None
 
-    worst = Rare[Raised | None](None)
+    worst = Rare[RaisedException | None](None)
     """The most severe exception; the first one if several are equally severe."""
 
     stepped = Rare(0.0)

@@ -11,7 +11,15 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import exec_requests, rfc21
 from flux_trio.editions.rfc21 import ALL_RANKS
-from flux_trio.editions.rfc32 import Finished, Raised, Reattached, Released, Report, Start, Started
+from flux_trio.editions.rfc32 import (
+    Finished,
+    RaisedException,
+    Reattached,
+    Released,
+    Report,
+    Start,
+    Started,
+)
 from flux_trio.formats import FormatError, Idset
 from flux_trio.messages import Errno, Event, FluxError, Level, Request, Response, respond, topics
 from flux_trio.messages.types import PRIVATE, STREAMING
@@ -216,7 +224,7 @@ class ExecSide(Part):
                 self._ledger.log(job, JobEvent.FINISH, rfc21.write(rfc21.Finish(status)))
             case Released():
                 self._release(job, report)
-            case Raised():
+            case RaisedException():
                 self._step(job, ExecEvent.EXCEPTION)
                 self._ledger.raise_exception(job, report.type, report.severity, report.note)
             case _:
