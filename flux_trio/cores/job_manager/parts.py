@@ -12,11 +12,11 @@ from typing import assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import JobManagerOutbox
-from flux_trio.cores.job_manager.due import Due
 from flux_trio.cores.job_manager.execution.kill import Kills
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
+from flux_trio.cores.job_manager.job_actions import JobActions
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.journal import Journal
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
@@ -104,7 +104,7 @@ class Parts(Part):
         self.waits = Waits(self.ledger, self.queues)
         self.quiescence = Quiescence(self.ledger, self.scheduler, self.exec)
         self.history = History(self.ledger)
-        self.due = Due(self.ledger, self.hooks, self.scheduler, self.exec)
+        self.due = JobActions(self.ledger, self.hooks, self.scheduler, self.exec)
         self.purge = Purge(self.ledger, self.history.purged, self.due.forgotten)
         self.hindrances = Hindrances(self.ledger)
         self.queue_methods = QueueMethods(

@@ -16,7 +16,7 @@ from flux_trio.protocols import DESTROY, INACTIVE_ADD, INACTIVE_REMOVE, JobEvent
 _CLEAN: Final = JobEvent.CLEAN  # looked up once, since all jobs pass here
 
 
-class Due(Part):
+class JobActions(Part):
     """Does what is due: it logs the job's next event, or asks another service for it."""
 
     def __init__(
