@@ -26,12 +26,12 @@ from flux_trio.attach.exec.leftovers import Leftovers
 from flux_trio.attach.exec.lookups import Lookups
 from flux_trio.attach.exec.mail import (
     GUEST,
+    Acknowledged,
     ExecMail,
     InputOf,
     NamespacesListed,
     OutputOf,
     RoomCall,
-    Told,
     ValueRead,
 )
 from flux_trio.attach.exec.rooms import Rooms
@@ -266,7 +266,7 @@ class Bridge:
                 self._lookups.one_value_read(call, response)
             case NamespacesListed():
                 self._leftovers.listed(response)
-            case Told(what) if what and response.errnum:
+            case Acknowledged(what) if what and response.errnum:
                 text = response.error_text or FluxError(response.errnum).text
                 self._mail.log(Level.ERR, f"{response.topic}: {what}: {text}")
             case _:

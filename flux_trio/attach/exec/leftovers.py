@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES
-from flux_trio.attach.exec.mail import ExecMail, Leftover, NamespacesListed, Told
+from flux_trio.attach.exec.mail import Acknowledged, ExecMail, Leftover, NamespacesListed
 from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.attach.kvs import NAMESPACE_LIST, look_up, remove
 from flux_trio.attach.mail import OneValueRead, Reads
@@ -93,7 +93,7 @@ class Leftovers:
         names = {event.name for event in parse_eventlog(exec_log or "")}
         if job.released or (exec_log is None and places is None):
             # Its end is told, or its room was not linked yet: the namespace is all that is left.
-            self._mail.ask(*remove(f"job-{jobid}"), Told(""))
+            self._mail.ask(*remove(f"job-{jobid}"), Acknowledged(""))
             if waits:
                 self._rooms.wake(jobid)
         elif places is not None or "done" in names:

@@ -57,13 +57,13 @@ class NamespacesListed(msgspec.Struct, frozen=True):
     """Answers the question for all namespaces of the kvs."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class Acknowledged(msgspec.Struct, frozen=True):
     """Answers a request whose only bad news is an error, which goes to the log."""
 
     what: str
 
 
-Call: TypeAlias = RoomCall | Forwarded | ValueRead | OneValueRead | NamespacesListed | Told
+Call: TypeAlias = RoomCall | Forwarded | ValueRead | OneValueRead | NamespacesListed | Acknowledged
 
 
 class OutputOf(msgspec.Struct, frozen=True):

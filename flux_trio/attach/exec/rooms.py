@@ -8,7 +8,15 @@ import msgspec
 
 from flux_trio.attach import kvs
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES, Contents, Shell
-from flux_trio.attach.exec.mail import GUEST, ExecMail, Object, OutputOf, RoomCall, Step, Told
+from flux_trio.attach.exec.mail import (
+    GUEST,
+    Acknowledged,
+    ExecMail,
+    Object,
+    OutputOf,
+    RoomCall,
+    Step,
+)
 from flux_trio.attach.exec.room import Room, RoomEvent, RoomState, RoomStates
 from flux_trio.attach.kvs import Ask
 from flux_trio.cores.exec.job import completed_status
@@ -167,7 +175,9 @@ class Rooms:
             return
         room.has_begun = True
         room.contents.started(self._mail.now, room.shell)
-        self._mail.ask("service.add", {"service": room.shell.service}, Told(room.shell.service))
+        self._mail.ask(
+            "service.add", {"service": room.shell.service}, Acknowledged(room.shell.service)
+        )
         if "complete" not in room.contents.names:
             self._waiting[room.id] = None
         self._changed[room.id] = None
@@ -199,7 +209,7 @@ class Rooms:
             self._step(room, _E.RELEASED)
             self._leave_stream(room)
             room.contents.done(self._mail.now)
-            self._mail.ask("service.remove", {"service": room.shell.service}, Told(""))
+            self._mail.ask("service.remove", {"service": room.shell.service}, Acknowledged(""))
         self._changed[room.id] = None
 
     def _leave_stream(self, room: Room) -> None:
@@ -306,7 +316,7 @@ class Rooms:
     def wake(self, jobid: int) -> None:
         """Raise an exception that changes nothing, so that flux-core looks at a job again."""
         raised: Object = {"severity": SEVERITY_DEBUG, "type": "exec", "note": WOKEN}
-        self._mail.ask(topics.JOB_RAISE, {"id": jobid, **raised}, Told(""))
+        self._mail.ask(topics.JOB_RAISE, {"id": jobid, **raised}, Acknowledged(""))
 
     def _ask(self, room: Room, step: Step, ask: Ask) -> None:
         topic, payload = ask
