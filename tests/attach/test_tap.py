@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from flux_trio.attach.tap.account import NOTHING_LEFT, Account, Left
+from flux_trio.attach.tap.account import NOTHING_LEFT, Account, UnendedModule
 from flux_trio.attach.tap.core import PassOn, TapCore
 from flux_trio.attach.tap.rules import parse_orders
 from flux_trio.attach.tap.tapping import JOURNAL_TAG, LOADER_ORDER, Side, Tap
@@ -213,7 +213,7 @@ async def test_the_end_of_a_load_whose_tap_was_killed_is_added(tmp_path: Path) -
         account.begin(left)
         account.note(PassOn("tx", to_frame(hello), hello))
     async with opened_trace(path) as (trace, lines, left):
-        assert left == Left("sched-fifo", frozenset({("sched-fifo", "job-manager")}))
+        assert left == UnendedModule("sched-fifo", frozenset({("sched-fifo", "job-manager")}))
         Account(trace, "sched-fifo", "uuid-1", lines.flush).begin(left)
     with path.open() as file:
         records = [record_from_json(line) for line in file][-4:]

@@ -35,25 +35,29 @@ Call = tuple[str, str]
 """Who has called which service."""
 
 
-class Left(NamedTuple):
+class UnendedModule(NamedTuple):
     """A module that has not ended in a trace, since its tap was killed, and what was called."""
 
     module: str = ""
     called: frozenset[Call] = frozenset()
 
-    def after(self, record: Record) -> Left:
+    def after(self, record: Record) -> UnendedModule:
         """Return what is left after another record of the trace."""
         message, data = record.message, record.data or {}
         if record.kind == Kind.MODULE:
-            return Left(data.get("module", "")) if data.get("what") == "started" else NOTHING_LEFT
+            return (
+                UnendedModule(data.get("module", ""))
+                if data.get("what") == "started"
+                else NOTHING_LEFT
+            )
         if record.kind != Kind.SEND or record.party not in (self.module, PARTY):
             return self
         if not isinstance(message, Request) or not message.wants_response:
             return self
-        return Left(self.module, self.called | {(record.party, service_of(message.topic))})
+        return UnendedModule(self.module, self.called | {(record.party, service_of(message.topic))})
 
 
-NOTHING_LEFT: Final = Left()
+NOTHING_LEFT: Final = UnendedModule()
 
 
 class Account:
@@ -73,7 +77,7 @@ class Account:
         self._ends.traced.add(module)
         self._names: dict[str, str] = {}
 
-    def begin(self, left: Left = NOTHING_LEFT) -> None:
+    def begin(self, left: UnendedModule = NOTHING_LEFT) -> None:
         """Record that the module starts; before it, in a new trace, where that comes from.
 
         In one that goes on, the end of a load comes first that was `left` without one.

@@ -11,7 +11,7 @@ from typing import IO, Final
 
 import trio
 
-from flux_trio.attach.tap.account import NOTHING_LEFT, PARTY, Left
+from flux_trio.attach.tap.account import NOTHING_LEFT, PARTY, UnendedModule
 from flux_trio.formats import FormatError, Words
 from flux_trio.process.private import making_private
 from flux_trio.trace import JsonLines, Kind, Trace
@@ -25,7 +25,7 @@ _EXPECTED: Final = f"an empty file, or a trace of {PARTY}"
 
 
 @asynccontextmanager
-async def opened_trace(path: Path) -> AsyncIterator[tuple[Trace, JsonLines, Left]]:
+async def opened_trace(path: Path) -> AsyncIterator[tuple[Trace, JsonLines, UnendedModule]]:
     """Yield a trace that is written to the file, its sink, and what a killed tap has left there.
 
     Raises OSError; FormatError if the file has something else, or another tap writes it.
@@ -55,7 +55,7 @@ async def _lock(file: IO[bytes], path: Path) -> None:
     raise FormatError(_EXPECTED, Words("one that another process writes"), str(path))
 
 
-def _read(file: IO[bytes], path: Path) -> tuple[int, Left]:
+def _read(file: IO[bytes], path: Path) -> tuple[int, UnendedModule]:
     """Return the place of the last record in the file, 0 in an empty one, and what is left there.
 
     What a crash has left of a last line is cut off.
