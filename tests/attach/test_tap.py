@@ -15,7 +15,7 @@ import trio
 from flux_trio.attach.tap.account import NOTHING_LEFT, Account, UnendedModule
 from flux_trio.attach.tap.core import PassOn, TapCore
 from flux_trio.attach.tap.rules import parse_orders
-from flux_trio.attach.tap.tapping import JOURNAL_TAG, LOADER_ORDER, Side, Tap
+from flux_trio.attach.tap.tapping import JOURNAL_TAG, LOADER_ORDER, Tap, TapEnd
 from flux_trio.attach.tap.trace_file import opened_trace
 from flux_trio.editions.rfc05 import loader_command
 from flux_trio.formats import FormatError
@@ -27,9 +27,9 @@ JOB_MANAGER = "1b4f-job-manager"
 ROUTES = (JOB_MANAGER, "0d0d-broker")
 
 
-def pair() -> tuple[Side, Side]:
+def pair() -> tuple[TapEnd, TapEnd]:
     streams = [
-        Side(trio.SocketStream(trio.socket.from_stdlib_socket(each)))
+        TapEnd(trio.SocketStream(trio.socket.from_stdlib_socket(each)))
         for each in socket.socketpair()
     ]
     return streams[0], streams[1]
@@ -39,11 +39,11 @@ def pair() -> tuple[Side, Side]:
 class Tapped:
     """The far ends of a tap on the module sched-fifo, and its trace."""
 
-    broker: Side
-    module: Side
+    broker: TapEnd
+    module: TapEnd
     records: list[Record]
 
-    async def passes(self, source: Side, target: Side, *messages: Message) -> list[Any]:
+    async def passes(self, source: TapEnd, target: TapEnd, *messages: Message) -> list[Any]:
         """Send, and return what comes out of the other end."""
         await source.send(map(to_frame, messages))
         return [to_message(each) for each in await target.receive()]

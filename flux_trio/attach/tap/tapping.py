@@ -50,7 +50,7 @@ ENDING_S: Final = 5.0
 """So long a module may take to end when the broker has gone."""
 
 
-class Side:
+class TapEnd:
     """One end of the tap: frames to and from the broker, or the module."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -82,9 +82,9 @@ class Tap:
     """Passes frames on between the two sides as the core says, and has them recorded."""
 
     def __init__(
-        self, broker: Side, module: Side, name: str, core: TapCore, account: Account | None
+        self, broker: TapEnd, module: TapEnd, name: str, core: TapCore, account: Account | None
     ) -> None:
-        self._sides: dict[Direction, Side] = {"tx": broker, "rx": module}
+        self._sides: dict[Direction, TapEnd] = {"tx": broker, "rx": module}
         self._release = f"{name}.{RELEASE_METHOD}"
         self._core = core
         self._account = account
@@ -170,7 +170,7 @@ async def run_tap(uri: str, path: str) -> int:
     TransportError, RemoteProtocolError, FluxError.
     """
     async with await open_stream(uri, retries=0) as stream:
-        broker = Side(stream)
+        broker = TapEnd(stream)
         frames = await broker.receive()
         if not frames:
             raise EndOfConnection("the broker has closed the connection before its welcome")
@@ -186,7 +186,7 @@ async def run_tap(uri: str, path: str) -> int:
 
 
 async def _run(
-    broker: Side, first: list[Frame], welcome: Welcome, orders: Orders, command: list[str]
+    broker: TapEnd, first: list[Frame], welcome: Welcome, orders: Orders, command: list[str]
 ) -> int:
     payload = first[0].payload or b""
     passed = msgspec.json.decode(payload.removesuffix(b"\0"))
@@ -219,7 +219,7 @@ async def _account(orders: Orders, welcome: Welcome) -> AsyncIterator[Account | 
 
 
 @asynccontextmanager
-async def _started(command: list[str]) -> AsyncIterator[tuple[trio.Process, Side]]:
+async def _started(command: list[str]) -> AsyncIterator[tuple[trio.Process, TapEnd]]:
     """Start the module's loader; yield its process and the tap's end of its socket."""
     ours, theirs = socket.socketpair()
     ours.send(LET_IN)
@@ -231,7 +231,7 @@ async def _started(command: list[str]) -> AsyncIterator[tuple[trio.Process, Side
                 command, pass_fds=[theirs.fileno()], env={**os.environ, MODULE_URI: uri}
             )
         try:
-            yield process, Side(stream)
+            yield process, TapEnd(stream)
         finally:
             if process.returncode is None:
                 process.kill()
