@@ -49,7 +49,7 @@ class NothingHappens(AssertionError):
     """A call waits for what cannot come at this time; the text says for what."""
 
 
-class Rest(trio.abc.Instrument):
+class IdleInstrument(trio.abc.Instrument):
     """An instrument of a Trio run: gives up the calls that wait when no task can run any more."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class TrioThread:
         self._open = open_block
         self._clock = trio.testing.MockClock()
         self._order = nullcontext() if seed is None else seeded_tasks(seed)
-        self._rest = Rest()
+        self._rest = IdleInstrument()
         self._loop: LoopThread[trio.lowlevel.TrioToken] | None = None
         self._is_end_told = False
 
