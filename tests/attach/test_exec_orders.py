@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.exec import rooms
+from flux_trio.attach.exec import guest_namespaces
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellLost
 from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import Request, Response

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.attach.exec.guest import PLACES
-from flux_trio.attach.exec.rooms import CREDIT
+from flux_trio.attach.exec.guest_namespaces import CREDIT
 from flux_trio.messages import Errno
 from flux_trio.shell.protocol import Attach, Signal, Start
 from tests.support.bridge_script import BridgeScript

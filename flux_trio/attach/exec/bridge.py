@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from flux_trio.attach.exec.guest_namespaces import GuestNamespaces
 from flux_trio.attach.exec.inputs import Inputs
 from flux_trio.attach.exec.jobspecs import left_out_of
 from flux_trio.attach.exec.journal import Journal
@@ -29,12 +30,11 @@ from flux_trio.attach.exec.mail import (
     Acknowledged,
     ExecMail,
     InputOf,
+    NamespaceCall,
     NamespacesListed,
     OutputOf,
-    RoomCall,
     ValueRead,
 )
-from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.attach.mail import Forwarded, OneValueRead, Passed, Sent
 from flux_trio.cores.exec.calls import StoredKey
 from flux_trio.cores.exec.guest import with_input
@@ -88,7 +88,7 @@ class Bridge:
         self._on_ready = on_ready
         self._instance = instance
         self._mail = mail = ExecMail(instance.owner)
-        self._rooms = rooms = Rooms(mail, service, instance.empty_root, instance.rank)
+        self._rooms = rooms = GuestNamespaces(mail, service, instance.empty_root, instance.rank)
         self._start = f"{service}.{topics.START_METHOD}"
         self._leftovers = Leftovers(mail, rooms, self._start)
         self._lookups = Lookups(mail, rooms, self._leftovers, instance.jobid_path, instance.id_form)
@@ -255,7 +255,7 @@ class Bridge:
 
     def _broker_answers(self, response: Response) -> None:
         match self._mail.calls.match(response):
-            case RoomCall() as call:
+            case NamespaceCall() as call:
                 for held in self._rooms.answered(call, response):
                     self._lookups.look_up(held)
             case Forwarded(request):

@@ -13,8 +13,8 @@ from __future__ import annotations
 import base64
 from typing import Final
 
+from flux_trio.attach.exec.guest_namespace import GuestNamespace, Input
 from flux_trio.attach.exec.mail import ExecMail, InputOf, Object
-from flux_trio.attach.exec.room import Input, Room
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
 from flux_trio.editions.rfc24 import input_in
 from flux_trio.messages import Errno, Request, Response, respond, respond_error
@@ -29,7 +29,7 @@ class Inputs:
         self._mail = mail
         self._topic = f"{service}.input"
 
-    def write(self, request: Request, room: Room | None) -> None:
+    def write(self, request: Request, room: GuestNamespace | None) -> None:
         """Take a request for the standard input of a job."""
         if room is None:
             self._refuse(request, Errno.ENOSYS, "the job is over")
@@ -53,7 +53,7 @@ class Inputs:
         if is_idle:
             self._feed(room)
 
-    def answered(self, room: Room | None, response: Response) -> None:
+    def answered(self, room: GuestNamespace | None, response: Response) -> None:
         """Take the core's answer to the first piece that waits; feed the next one."""
         if room is None or not room.inputs:
             return
@@ -66,13 +66,13 @@ class Inputs:
         if room.inputs:
             self._feed(room)
 
-    def _feed(self, room: Room) -> None:
+    def _feed(self, room: GuestNamespace) -> None:
         piece = room.inputs[0]
         data = base64.b64encode(piece.data).decode()
         fed: Object = {"id": room.id, "data": data, "eof": piece.eof}
         self._mail.ask_core(self._topic, fed, InputOf(room.id))
 
-    def _pop(self, room: Room, errnum: int = 0, text: str = "") -> None:
+    def _pop(self, room: GuestNamespace, errnum: int = 0, text: str = "") -> None:
         piece = room.inputs.popleft()
         room.input_bytes -= len(piece.data)
         if piece.request is None:

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES
+from flux_trio.attach.exec.guest_namespaces import GuestNamespaces
 from flux_trio.attach.exec.mail import Acknowledged, ExecMail, Leftover, NamespacesListed
-from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.attach.kvs import NAMESPACE_LIST, look_up, remove
 from flux_trio.attach.mail import OneValueRead, Reads
 from flux_trio.cores.stored_jobs import fold_eventlog
@@ -40,7 +40,7 @@ class _Namespaces(msgspec.Struct):
 class Leftovers:
     """`start` is the topic of start requests."""
 
-    def __init__(self, mail: ExecMail, rooms: Rooms, start: str) -> None:
+    def __init__(self, mail: ExecMail, rooms: GuestNamespaces, start: str) -> None:
         self._mail = mail
         self._rooms = rooms
         self._start = start

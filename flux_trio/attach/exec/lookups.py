@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flux_trio.attach import kvs
+from flux_trio.attach.exec.guest_namespaces import GuestNamespaces
 from flux_trio.attach.exec.jobspecs import jobspec_in
 from flux_trio.attach.exec.leftovers import Leftovers
 from flux_trio.attach.exec.mail import ExecMail, Leftover, ValueRead
-from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.attach.mail import OneValueRead, Reads
 from flux_trio.cores.exec.calls import StoredKey
 from flux_trio.editions import kvs as our_kvs
@@ -29,7 +29,7 @@ class Lookups:
     def __init__(
         self,
         mail: ExecMail,
-        rooms: Rooms,
+        rooms: GuestNamespaces,
         leftovers: Leftovers,
         jobid_path: str,
         id_form: FluidForm,

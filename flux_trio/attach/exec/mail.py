@@ -32,7 +32,7 @@ class Step(Enum):
     REMOVE = "the end of the namespace"
 
 
-class RoomCall(msgspec.Struct, frozen=True):
+class NamespaceCall(msgspec.Struct, frozen=True):
     """Answers a request of a job's room."""
 
     id: JobId
@@ -63,7 +63,9 @@ class Acknowledged(msgspec.Struct, frozen=True):
     what: str
 
 
-Call: TypeAlias = RoomCall | Forwarded | ValueRead | OneValueRead | NamespacesListed | Acknowledged
+Call: TypeAlias = (
+    NamespaceCall | Forwarded | ValueRead | OneValueRead | NamespacesListed | Acknowledged
+)
 
 
 class OutputOf(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from flux_trio.protocols import JobConversations
 from flux_trio.protocols.table import Member, Table
 
 
-class RoomState(Member):
+class NamespaceState(Member):
     FINDING = "asked what is at its place"
     MAKING = "namespace asked for"
     READING_LOG = "it was there: reading its exec eventlog"
@@ -38,7 +38,7 @@ class RoomState(Member):
     BROKEN = "could not be made"
 
 
-class RoomEvent(Member):
+class NamespaceEvent(Member):
     NOTHING = "nothing at its place, or the link to a namespace"
     MOVED = "its content is at its place"
     MADE = "namespace made"
@@ -53,9 +53,9 @@ class RoomEvent(Member):
     FAILED = "an error of the kvs"
 
 
-_S, _E = RoomState, RoomEvent
+_S, _E = NamespaceState, NamespaceEvent
 
-ROOM: Table[RoomState, RoomEvent] = Table(
+GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
     "guest room",
     _S.FINDING,
     {
@@ -77,11 +77,11 @@ ROOM: Table[RoomState, RoomEvent] = Table(
 )
 
 
-class RoomStates(JobConversations[RoomState, RoomEvent]):
-    table = ROOM
+class NamespaceStates(JobConversations[NamespaceState, NamespaceEvent]):
+    table = GUEST_NAMESPACE
 
 
-class Room(msgspec.Struct, eq=False):
+class GuestNamespace(msgspec.Struct, eq=False):
     """One room, while the job is the core's."""
 
     id: JobId

@@ -8,16 +8,21 @@ import msgspec
 
 from flux_trio.attach import kvs
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES, Contents, Shell
+from flux_trio.attach.exec.guest_namespace import (
+    GuestNamespace,
+    NamespaceEvent,
+    NamespaceState,
+    NamespaceStates,
+)
 from flux_trio.attach.exec.mail import (
     GUEST,
     Acknowledged,
     ExecMail,
+    NamespaceCall,
     Object,
     OutputOf,
-    RoomCall,
     Step,
 )
-from flux_trio.attach.exec.room import Room, RoomEvent, RoomState, RoomStates
 from flux_trio.attach.kvs import Ask
 from flux_trio.cores.exec.job import completed_status
 from flux_trio.cores.exec.output import limit_of
@@ -34,13 +39,13 @@ SEVERITY_DEBUG: Final = 7
 WOKEN: Final = "its processes have ended while no execution service was asked for it"
 STREAMS_MAX: Final = 512  # output streams that are open; more jobs wait for one to end
 
-_S, _E = RoomState, RoomEvent
+_S, _E = NamespaceState, NamespaceEvent
 _OPENING: Final = frozenset(
     {_S.FINDING, _S.MAKING, _S.READING_LOG, _S.READING_PLACES, _S.FURNISHING, _S.LINKING}
 )
 
 
-class Rooms:
+class GuestNamespaces:
     """`service` is the core's name, `empty_root` an empty directory of the kvs, `rank` ours."""
 
     def __init__(self, mail: ExecMail, service: str, empty_root: str, rank: int) -> None:
@@ -48,13 +53,13 @@ class Rooms:
         self._service = service
         self._empty_root = empty_root
         self._rank = rank
-        self._by_id: dict[int, Room] = {}
-        self._states = RoomStates()
+        self._by_id: dict[int, GuestNamespace] = {}
+        self._states = NamespaceStates()
         self._streams: set[int] = set()  # jobs whose output stream is open
         self._waiting: dict[int, None] = {}  # jobs that run and wait for a stream, in order
         self._changed: dict[int, None] = {}  # rooms to look at when all messages are taken
 
-    def get(self, jobid: int) -> Room | None:
+    def get(self, jobid: int) -> GuestNamespace | None:
         return self._by_id.get(jobid)
 
     # A room is made
@@ -69,7 +74,7 @@ class Rooms:
         nodes, limit = _laid_out(start)
         size = 0 if start.R is None else start.R.nnodes
         shell = Shell(service, self._rank, size, nodes)
-        self._by_id[start.id] = room = Room(
+        self._by_id[start.id] = room = GuestNamespace(
             start.id, start.userid, shell, Contents(limit=limit), wake
         )
         self._ask(room, Step.FIND, kvs.look_up_tree(_place(room)))
@@ -90,7 +95,7 @@ class Rooms:
             case _:
                 return False
 
-    def answered(self, call: RoomCall, response: Response) -> list[Request]:
+    def answered(self, call: NamespaceCall, response: Response) -> list[Request]:
         """Take an answer of the kvs; return the held lookups that can be asked now."""
         room = self._by_id.get(call.id)
         if room is None:
@@ -105,7 +110,7 @@ class Rooms:
             return held
         return []
 
-    def _handle(self, room: Room, call: RoomCall, response: Response) -> None:
+    def _handle(self, room: GuestNamespace, call: NamespaceCall, response: Response) -> None:
         match call.step:
             case Step.FIND:
                 self._found(room, kvs.tree_in(response, _place(room)))
@@ -135,7 +140,7 @@ class Rooms:
                 if response.errnum != ENOTSUP:  # an earlier program has removed it
                     kvs.check(response, room.namespace)
 
-    def _found(self, room: Room, tree: kvs.Tree | None) -> None:
+    def _found(self, room: GuestNamespace, tree: kvs.Tree | None) -> None:
         if tree is not None and tree.type != "symlink":
             self._step(room, _E.MOVED)
             self._ask(room, Step.REMOVE, kvs.remove(room.namespace))
@@ -144,7 +149,7 @@ class Rooms:
             made = kvs.create(room.namespace, room.userid, self._empty_root)
             self._ask(room, Step.MAKE, made)
 
-    def _made(self, room: Room, response: Response) -> None:
+    def _made(self, room: GuestNamespace, response: Response) -> None:
         if response.errnum == Errno.EEXIST:  # an earlier program has made it
             self._step(room, _E.EXISTS)
             self._ask(room, Step.READ_LOG, kvs.look_up(EXEC_LOG, room.namespace))
@@ -152,11 +157,11 @@ class Rooms:
             kvs.check(response, room.namespace)
             self._furnish(room, _E.MADE)
 
-    def _furnish(self, room: Room, event: RoomEvent) -> None:
+    def _furnish(self, room: GuestNamespace, event: NamespaceEvent) -> None:
         self._step(room, event)
         room.contents.begin(self._mail.now, room.ntasks)
 
-    def _failed(self, room: Room, call: RoomCall, error: Exception) -> None:
+    def _failed(self, room: GuestNamespace, call: NamespaceCall, error: Exception) -> None:
         """Let the core fail the job, or go on with its end: its resources must not wait for it."""
         name = format_fluid(room.id, "f58")
         self._mail.log(Level.ERR, f"job {name}: {call.step.value}: {error}")
@@ -164,12 +169,12 @@ class Rooms:
         if state in _OPENING:
             errnum = error.errnum if isinstance(error, FluxError) else int(Errno.EPROTO)
             room.refusal = errnum, f"no guest namespace: {error}"
-        if RoomStates.table.allows(state, _E.FAILED):
+        if NamespaceStates.table.allows(state, _E.FAILED):
             self._step(room, _E.FAILED)
 
     # Events and output
 
-    def began(self, room: Room) -> None:
+    def began(self, room: GuestNamespace) -> None:
         """Tell those who follow the job that it runs, and follow its output; once."""
         if room.has_begun or self._states.of(room.id) is not _S.OPEN:
             return
@@ -198,12 +203,12 @@ class Rooms:
             room.contents.add_piece(self._mail.now, response.payload)
             room.npieces += 1
 
-    def end(self, room: Room, request: Request, exec_log: str) -> None:
+    def end(self, room: GuestNamespace, request: Request, exec_log: str) -> None:
         """Answer the core's commit of the job's end when its output is in the room."""
         room.end, room.status = request, completed_status(exec_log) or 0
         self._changed[room.id] = None
 
-    def release(self, room: Room) -> None:
+    def release(self, room: GuestNamespace) -> None:
         """Move the room of a job that the core has released; `room.last` waits for it."""
         if self._states.of(room.id) is _S.OPEN:
             self._step(room, _E.RELEASED)
@@ -212,7 +217,7 @@ class Rooms:
             self._mail.ask("service.remove", {"service": room.shell.service}, Acknowledged(""))
         self._changed[room.id] = None
 
-    def _leave_stream(self, room: Room) -> None:
+    def _leave_stream(self, room: GuestNamespace) -> None:
         """End a stream that is not whole: the job has ended in another way than by its tasks."""
         self._waiting.pop(room.id, None)
         if room.stream:
@@ -230,14 +235,14 @@ class Rooms:
             if (room := self._by_id.get(jobid)) is not None:
                 self._go_on(room)
 
-    def _follow_output(self, room: Room) -> None:
+    def _follow_output(self, room: GuestNamespace) -> None:
         del self._waiting[room.id]
         self._streams.add(room.id)
         wanted: Object = {"id": room.id, "credit": CREDIT}
         topic = f"{self._service}.attach"
         room.stream = self._mail.ask_core(topic, wanted, OutputOf(room.id), STREAMING)
 
-    def _go_on(self, room: Room) -> None:
+    def _go_on(self, room: GuestNamespace) -> None:
         state = self._states.of(room.id)
         if state in (_S.CLOSED, _S.BROKEN):
             self._close(room)
@@ -253,7 +258,7 @@ class Rooms:
         elif state is _S.OPEN and room.end is not None:
             self._complete(room, room.end)
 
-    def _complete(self, room: Room, end: Request) -> None:
+    def _complete(self, room: GuestNamespace, end: Request) -> None:
         """Write the end of the job once its output is whole; then the core may tell it."""
         if room.stream or room.id in self._waiting:
             return
@@ -262,7 +267,7 @@ class Rooms:
             room.end = None
             self._mail.answer_core(end)
 
-    def _write(self, room: Room) -> bool:
+    def _write(self, room: GuestNamespace) -> bool:
         """Write what waits; return whether there was anything."""
         ops = room.contents.pop_ops()
         npieces, room.npieces = room.npieces, 0
@@ -270,29 +275,29 @@ class Rooms:
             self._grant(room, npieces)
             return False
         room.writing = True
-        call = RoomCall(room.id, Step.WRITE, npieces)
+        call = NamespaceCall(room.id, Step.WRITE, npieces)
         self._mail.ask(*kvs.commit(ops, room.namespace), call)
         return True
 
-    def _grant(self, room: Room, npieces: int) -> None:
+    def _grant(self, room: GuestNamespace, npieces: int) -> None:
         """Give the core credit for pieces that are done with."""
         if npieces and room.stream:
             grant: Object = {"matchtag": room.stream, "credit": npieces}
             self._mail.tell_core(f"{self._service}.attach-credit", grant)
 
-    def _written(self, room: Room, call: RoomCall, response: Response) -> None:
+    def _written(self, room: GuestNamespace, call: NamespaceCall, response: Response) -> None:
         room.writing = False
         self._grant(room, call.npieces)
         kvs.check(response, room.namespace)
 
-    def _move(self, room: Room, root: kvs.Tree | None) -> None:
+    def _move(self, room: GuestNamespace, root: kvs.Tree | None) -> None:
         if root is None:
             raise FluxError(Errno.ENOENT, f"{room.namespace}: it has no root")
         self._step(room, _E.ROOT)
         graft = kvs.graft(_place(room), root)
         self._ask(room, Step.MOVE, kvs.commit([graft]))
 
-    def _close(self, room: Room) -> None:
+    def _close(self, room: GuestNamespace) -> None:
         """Answer what waits; forget the room when the end of the job is told."""
         if room.end is not None:
             self._mail.answer_core(room.end)
@@ -303,7 +308,7 @@ class Rooms:
             del self._by_id[room.id]
             self._states.forget(room.id)
 
-    def _tell(self, room: Room) -> None:
+    def _tell(self, room: GuestNamespace) -> None:
         """Send the last answers of a job; a successor is not asked any more for it.
 
         What the core was asked for a leftover goes nowhere.
@@ -318,15 +323,15 @@ class Rooms:
         raised: Object = {"severity": SEVERITY_DEBUG, "type": "exec", "note": WOKEN}
         self._mail.ask(topics.JOB_RAISE, {"id": jobid, **raised}, Acknowledged(""))
 
-    def _ask(self, room: Room, step: Step, ask: Ask) -> None:
+    def _ask(self, room: GuestNamespace, step: Step, ask: Ask) -> None:
         topic, payload = ask
-        self._mail.ask(topic, payload, RoomCall(room.id, step))
+        self._mail.ask(topic, payload, NamespaceCall(room.id, step))
 
-    def _step(self, room: Room, event: RoomEvent) -> None:
+    def _step(self, room: GuestNamespace, event: NamespaceEvent) -> None:
         self._states.step(room.id, event)
 
 
-def _place(room: Room) -> str:
+def _place(room: GuestNamespace) -> str:
     """Return the key at which others find the content of the room."""
     return job_key(room.id, "guest")
 
