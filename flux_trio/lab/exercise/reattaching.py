@@ -20,7 +20,7 @@ from flux_trio.lab.exercise.exec_jobs import (
     wait_until_seen,
 )
 from flux_trio.lab.exercise.stage import Stage, Stuck
-from flux_trio.lab.exercise.standing_in import START, executing
+from flux_trio.lab.exercise.substitute_services import START, executing
 from flux_trio.lab.exercise.witness import Witness
 from flux_trio.messages import topics
 

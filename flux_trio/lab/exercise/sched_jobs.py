@@ -10,7 +10,7 @@ from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Idset
 from flux_trio.lab.exercise.machines import SCHED_MACHINE
 from flux_trio.lab.exercise.stage import LONG_S, Stage, all_have, many, resources_of
-from flux_trio.lab.exercise.standing_in import START, StandIn, executing
+from flux_trio.lab.exercise.substitute_services import START, StandIn, executing
 from flux_trio.messages import Request, topics
 
 NNODES: Final = SCHED_MACHINE.nnodes

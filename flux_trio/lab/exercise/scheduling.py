@@ -29,7 +29,7 @@ from flux_trio.lab.exercise.sched_jobs import (
     waits,
 )
 from flux_trio.lab.exercise.stage import LONG_S, Stage, Stuck, all_have, many, resources_of
-from flux_trio.lab.exercise.standing_in import STAND_IN_ACTS
+from flux_trio.lab.exercise.substitute_services import STAND_IN_ACTS
 from flux_trio.messages import FluxError, topics
 
 CROSSINGS: Final = 10  # attempts to send something while the answer is on its way
