@@ -25,7 +25,7 @@ from flux_trio.lab import (
 )
 from flux_trio.lab.catalogue import Fault
 from flux_trio.lab.plans import situations as s
-from flux_trio.lab.plans.visits import with_backup
+from flux_trio.lab.plans.rare_requests import with_backup
 from flux_trio.lab.properties import copies
 from flux_trio.lab.properties.copies import Copied
 from flux_trio.lab.stories.campaign import play_seed

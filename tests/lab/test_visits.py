@@ -21,7 +21,7 @@ from flux_trio.lab import (
     run_plan,
 )
 from flux_trio.lab.plans import situations as s
-from flux_trio.lab.plans.visits import MANY_JOBS, SMALL, with_visits
+from flux_trio.lab.plans.rare_requests import MANY_JOBS, SMALL, with_visits
 from flux_trio.lab.stories.running import PlanRun
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record

@@ -13,9 +13,9 @@ from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, draw_subscription
 from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.rare_requests import with_backup, with_visits, with_visits_of_stack
 from flux_trio.lab.plans.rarely_met import draw_rarely_met
 from flux_trio.lab.plans.swarm import draw_faults
-from flux_trio.lab.plans.visits import with_backup, with_visits, with_visits_of_stack
 from flux_trio.lab.plans.workload import SPAN_S, Action, JobPlan, OwnerRequest
 
 
