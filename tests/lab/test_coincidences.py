@@ -25,7 +25,7 @@ from flux_trio.lab import (
     run_plan,
 )
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations
-from flux_trio.lab.plans.coincidences import (
+from flux_trio.lab.plans.combined_faults import (
     Coincidence,
     draw_coincidence,
     draw_lost_manager,

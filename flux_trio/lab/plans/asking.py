@@ -10,7 +10,7 @@ from typing import Final
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, When
 from flux_trio.lab.catalogue.places import Module, Type
-from flux_trio.lab.plans.coincidences import AWAY_S, Coincidence, Table, table_of
+from flux_trio.lab.plans.combined_faults import AWAY_S, Coincidence, Table, table_of
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import SPAN_S, Action, OwnerRequest
 from flux_trio.messages import topics

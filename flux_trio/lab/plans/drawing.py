@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from flux_trio.config import POLICY_NAMES
 from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, draw_subscription
-from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
+from flux_trio.lab.plans.combined_faults import Coincidence, draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.rare_requests import with_backup, with_visits, with_visits_of_stack
 from flux_trio.lab.plans.rarely_met import draw_rarely_met

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import When
 from flux_trio.lab.catalogue.places import Type
-from flux_trio.lab.plans.coincidences import Table
+from flux_trio.lab.plans.combined_faults import Table
 from flux_trio.lab.plans.plan import Plan, reloadable_of
 from flux_trio.lab.plans.workload import Action, JobPlan, OwnerRequest
 from flux_trio.lab.world.plugin_files import Builtin
