@@ -8,14 +8,14 @@ faults are in `catalogue`.
 """
 
 from flux_trio.lab.catalogue import *  # noqa: F403 - every fault of the catalogue
+from flux_trio.lab.plans.campaign_coverage import SITUATIONS as SITUATIONS
+from flux_trio.lab.plans.campaign_coverage import Situations as Situations
 from flux_trio.lab.plans.drawing import draw_plan as draw_plan
 from flux_trio.lab.plans.files import plan_of_file as plan_of_file
 from flux_trio.lab.plans.plan import Plan as Plan
 from flux_trio.lab.plans.reached import Reached as Reached
 from flux_trio.lab.plans.reached import all_faults as all_faults
 from flux_trio.lab.plans.reached import all_transitions as all_transitions
-from flux_trio.lab.plans.situations import SITUATIONS as SITUATIONS
-from flux_trio.lab.plans.situations import Situations as Situations
 from flux_trio.lab.plans.workload import JobPlan as JobPlan
 from flux_trio.lab.plans.workload import OwnerRequest as OwnerRequest
 from flux_trio.lab.properties.property import Property as Property

@@ -24,7 +24,7 @@ from flux_trio.lab import (
     run_plan,
 )
 from flux_trio.lab.catalogue import Fault
-from flux_trio.lab.plans import situations as s
+from flux_trio.lab.plans import campaign_coverage as s
 from flux_trio.lab.plans.rare_requests import with_backup
 from flux_trio.lab.properties import copies
 from flux_trio.lab.properties.copies import Copied

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from flux_trio.lab import JobPlan, Plan, Recover, Setup, When, run_plan
-from flux_trio.lab.plans.situations import RECOVERED, NotedSituations
+from flux_trio.lab.plans.campaign_coverage import RECOVERED, NotedSituations
 from flux_trio.lab.properties.recovery import Recovered
 from flux_trio.lab.world import recovering
 from flux_trio.messages import Errno

@@ -20,7 +20,7 @@ from flux_trio.lab import (
     play_seed,
     run_plan,
 )
-from flux_trio.lab.plans import situations as s
+from flux_trio.lab.plans import campaign_coverage as s
 from flux_trio.lab.plans.rare_requests import MANY_JOBS, SMALL, with_visits
 from flux_trio.lab.stories.running import PlanRun
 from flux_trio.messages import Response, topics

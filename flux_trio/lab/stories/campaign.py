@@ -20,10 +20,10 @@ import msgspec
 
 from flux_trio.config import is_policy_of_file
 from flux_trio.jobtap.failures import describe
+from flux_trio.lab.plans.campaign_coverage import NotedSituations, drawn
 from flux_trio.lab.plans.drawing import draw_for_stack, draw_plan
 from flux_trio.lab.plans.plan import DEFAULT_EDITION, Depth, Edition, Plan, in_edition
 from flux_trio.lab.plans.reached import transitions_noted
-from flux_trio.lab.plans.situations import NotedSituations, drawn
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.pauses import state_of_the_policy_can_be_put_down
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
