@@ -273,7 +273,7 @@ def _exit_code(result: Result, job: Job) -> int:
 
 
 def _write_call(path: Path, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """Write what `flux_trio.client.function_runner` calls. Raises what pickle raises, and OSError."""
+    """Write what `function_runner` calls. Raises what pickle raises, and OSError."""
     main = getattr(sys.modules["__main__"], "__file__", None)
     with path.open("wb") as file:
         pickle.dump((sys.path, main), file)

@@ -73,8 +73,8 @@ def knows(script: BridgeScript, kind: str) -> bool:
     return kind in [each for each, _ in script.answers()]
 
 
-def check_room(script: BridgeScript) -> None:
-    """The room is at its place, whole, and nothing is in it twice."""
+def check_guest(script: BridgeScript) -> None:
+    """The namespace is at its place, whole, and nothing is in it twice."""
     assert list(script.kvs.spaces) == ["primary"]
     assert script.output() == {"stdout": "one\ntwo\n", "stderr": "", "eof": "stdoutstderr"}
     events = Counter(script.events())
@@ -85,7 +85,7 @@ def check_room(script: BridgeScript) -> None:
 
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("after", range(REQUESTS))
-def test_job_is_told_once_and_its_room_is_whole(after: int, done: bool) -> None:
+def test_job_is_told_once_and_its_namespace_is_whole(after: int, done: bool) -> None:
     first = first_life(after, done=done)
     eventlog = job_key(7, "eventlog")
     if knows(first, "release"):
@@ -93,7 +93,7 @@ def test_job_is_told_once_and_its_room_is_whole(after: int, done: bool) -> None:
         first.kvs.spaces["primary"][eventlog] = format_eventlog(log)
         following = successor(first)
         assert following.shell == []
-        check_room(following)
+        check_guest(following)
         return
     assert not knows(first, "finish")
     following = successor(first)
@@ -105,7 +105,7 @@ def test_job_is_told_once_and_its_room_is_whole(after: int, done: bool) -> None:
         following.files[7, 0, "stdout"] = b"one\ntwo\n"
         following.ended()
     assert following.answers()[-2:] == [("finish", {"status": 0}), RELEASED]
-    check_room(following)
+    check_guest(following)
 
 
 @pytest.mark.parametrize("done", [False, True])

@@ -240,8 +240,8 @@ class World:
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window and a number of streams that are soon used up."""
-    monkeypatch.setattr(rooms, "CREDIT", CREDIT)
-    monkeypatch.setattr(rooms, "STREAMS_MAX", 2)
+    monkeypatch.setattr(guest_namespaces, "CREDIT", CREDIT)
+    monkeypatch.setattr(guest_namespaces, "STREAMS_MAX", 2)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -254,7 +254,7 @@ def test_each_end_is_told_once_and_output_is_whole_in_every_order(seed: int) -> 
     assert world.asked - world.canceled <= world.ends.keys(), "a job's end was never told"
     assert max(world.finishes.values(), default=0) <= 1
     assert max(world.launches.values(), default=0) <= 1 + len(world.lost)
-    assert list(world.kvs.spaces) == ["primary"], "a room was left"
+    assert list(world.kvs.spaces) == ["primary"], "a namespace was left"
     for jobid in world.ends.keys() - world.canceled - world.lost:
         written = world.files.get((jobid, 0, "stdout"), b"").decode()
         assert world.output(jobid) == (written[:LIMIT] if jobid % 2 else written)

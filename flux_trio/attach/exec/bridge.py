@@ -3,7 +3,7 @@
 RFC 32 passes as it is. These are in other shapes on the two sides:
 
 - kvs: treeobjs and namespaces there, texts here; the environment is in J there (`jobspecs`).
-- What a job leaves is in its guest room there (`rooms`); here it is a commit when the job is over.
+- What a job leaves is in its guest namespace there (`guests`); here it is a commit at its end.
 - Signals come as the event shell-<id>.kill there, as <service>.kill here.
 - Standard input comes to the service of a job's shell there, to <service>.input here (`inputs`).
 - The journal has one job in a response there, entries of many jobs here.
@@ -88,10 +88,12 @@ class Bridge:
         self._on_ready = on_ready
         self._instance = instance
         self._mail = mail = ExecMail(instance.owner)
-        self._rooms = rooms = GuestNamespaces(mail, service, instance.empty_root, instance.rank)
+        self._guests = guests = GuestNamespaces(mail, service, instance.empty_root, instance.rank)
         self._start = f"{service}.{topics.START_METHOD}"
-        self._leftovers = Leftovers(mail, rooms, self._start)
-        self._lookups = Lookups(mail, rooms, self._leftovers, instance.jobid_path, instance.id_form)
+        self._leftovers = Leftovers(mail, guests, self._start)
+        self._lookups = Lookups(
+            mail, guests, self._leftovers, instance.jobid_path, instance.id_form
+        )
         self._inputs = Inputs(mail, service)
         self._journal = Journal(mail)
         self._from_core = {
@@ -114,7 +116,7 @@ class Bridge:
                 self._core_answers(message)
             case Event():
                 self._mail.to_broker.append(message)
-        self._rooms.settle()
+        self._guests.settle()
         return self._mail.pop_sent()
 
     def from_broker(self, now: float, message: Message) -> Sent:
@@ -129,7 +131,7 @@ class Bridge:
                 self._event(message)
             case Control():
                 pass
-        self._rooms.settle()
+        self._guests.settle()
         return self._mail.pop_sent()
 
     # The broker asks
@@ -151,7 +153,7 @@ class Bridge:
             if text := left_out_of(start.jobspec):
                 self._refuse_start(request, start, text)
                 return
-            self._rooms.open(start)
+            self._guests.open(start)
             self._journal.asked(start.id)
             assert isinstance(request.payload, dict)
             payload = request.payload | {"jobspec": with_input(start.jobspec)}
@@ -170,7 +172,7 @@ class Bridge:
         service, _, method = request.topic.partition(".")
         if method == "stdin":
             jobid = parse_fluid(service.rpartition("-")[2])
-            self._inputs.write(request, self._rooms.get(jobid))
+            self._inputs.write(request, self._guests.get(jobid))
         else:
             text = f"no method {method} in {service}"
             self._mail.answer_broker(respond_error(request, Errno.ENOSYS, text))
@@ -209,14 +211,14 @@ class Bridge:
         """Do nothing: flux-core has no use for it."""
 
     def _commit(self, request: Request) -> None:
-        """Take what is stored of a job that is over: its room has all of it but the status."""
+        """Take what is stored of a job that is over: its namespace has all of it but the status."""
         ops: Any = our_kvs.COMMIT.read(request).ops
         for _, key, *text in ops:
             directory = job_directory_of(key) or ""
             if key == f"{directory}.{StoredKey.EXEC_LOG.value}":
-                room = self._rooms.get(parse_fluid(directory))
-                if room is not None:
-                    self._rooms.end(room, request, text[0])
+                guest = self._guests.get(parse_fluid(directory))
+                if guest is not None:
+                    self._guests.end(guest, request, text[0])
                     return
         self._mail.answer_core(request)
 
@@ -233,21 +235,21 @@ class Bridge:
     def _answers_bridge(self, response: Response) -> None:
         match self._mail.core_calls.match(response):
             case OutputOf(jobid):
-                self._rooms.piece_came(jobid, response)
+                self._guests.piece_came(jobid, response)
             case InputOf(jobid):
-                self._inputs.answered(self._rooms.get(jobid), response)
+                self._inputs.answered(self._guests.get(jobid), response)
 
     def _answers_start(self, response: Response) -> None:
         payload: Any = response.payload
-        room = self._rooms.get(payload["id"])
+        guest = self._guests.get(payload["id"])
         kind = payload["type"]
-        if room is not None and kind in _LAST:
-            room.last.append(response)
+        if guest is not None and kind in _LAST:
+            guest.last.append(response)
             if kind == rfc32.StartType.RELEASE:
-                self._rooms.release(room)
+                self._guests.release(guest)
             return
-        if room is not None and kind != rfc32.StartType.EXCEPTION:
-            self._rooms.began(room)
+        if guest is not None and kind != rfc32.StartType.EXCEPTION:
+            self._guests.began(guest)
         if response.routes != (GUEST,):
             self._mail.to_broker.append(response)
 
@@ -256,7 +258,7 @@ class Bridge:
     def _broker_answers(self, response: Response) -> None:
         match self._mail.calls.match(response):
             case NamespaceCall() as call:
-                for held in self._rooms.answered(call, response):
+                for held in self._guests.answered(call, response):
                     self._lookups.look_up(held)
             case Forwarded(request):
                 self._pass_answer(request, response)

@@ -1,9 +1,9 @@
-"""What a job's guest room holds: its exec eventlog, and the output of its tasks (RFC 16, 24). Pure.
+"""What a job's guest namespace holds: its exec eventlog, and its tasks' output (RFC 16, 24). Pure.
 
 The events are those of flux-core's job-exec and flux-shell, because flux's own programs wait for
 them: `flux run` follows no output before `shell.init`, and finds its standard input by it. How much
-of each task's output is in the room is written in the same commit as the output. So a program that
-takes over from one that was killed writes each byte once.
+of each task's output is in the namespace is written in the same commit as the output. So a program
+that takes over from one that was killed writes each byte once.
 
 Left out: `shell.task-exit`, and RFC 24's redirect events.
 """
@@ -44,7 +44,7 @@ class Shell(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct):
-    """What is in a room, or on its way: `events` and `output` wait to be written."""
+    """What is in a namespace, or on its way: `events` and `output` wait to be written."""
 
     names: set[str] = set()  # of the events in the exec eventlog
     places: dict[str, int] = {}  # by task and stream: bytes in the output
@@ -71,7 +71,7 @@ class Contents(msgspec.Struct):
             self.kept = sum(self.places.values())
 
     def begin(self, now: float, ntasks: int) -> None:
-        """Write the first events; in a room that was there before, that we have come to it."""
+        """Write the first events; in a namespace that was there before, that we have come to it."""
         if "init" in self.names:
             if "done" not in self.names:
                 self.events.append(Event(self._stamp(now), "reattach"))
@@ -79,7 +79,7 @@ class Contents(msgspec.Struct):
         self._add(now, "init")
         self._add(now, "starting")
         self.output += log_begins(self._stamp(now), ntasks, {})
-        # and with it PLACES: the room is ours
+        # and with it PLACES: the namespace is ours
 
     def started(self, now: float, shell: Shell) -> None:
         init = {"service": shell.service, "leader-rank": shell.leader_rank, "size": shell.size}
@@ -88,7 +88,7 @@ class Contents(msgspec.Struct):
         self._add(now, "shell.start", {"taskmap": taskmap})
 
     def add_piece(self, now: float, piece: dict[str, Any]) -> None:
-        """Write a piece of output (RFC 24), without what is in the room already.
+        """Write a piece of output (RFC 24), without what is in the namespace already.
 
         Pieces of a stream come in order and from its beginning. Raises ValueError for what is no
         piece.
@@ -123,7 +123,7 @@ class Contents(msgspec.Struct):
         self.is_over = True
 
     def pop_ops(self) -> list[kvs.Op]:
-        """Return what waits to be written, as operations of one commit in the room's namespace."""
+        """Return what waits to be written, as operations of one commit in the namespace."""
         ops = []
         if self.events:
             ops.append(kvs.append(EXEC_LOG, format_eventlog(self.events)))

@@ -1,9 +1,9 @@
-"""The guest room of one job, from its start request to its end. Data, and the table of its states.
+"""The guest namespace of one job, from its start request to its end: data, and its states.
 
-A room is OPEN once its namespace is there, has its first events, and is linked at its place below
-the job. What the core reads of a job waits until then: so nothing of it runs before its room is
-there, and if the room cannot be made, the core fails the job. At the final release the content of
-the namespace is moved to that place, and only then are the last two answers sent: `finish` and
+It is OPEN once the namespace is there, has its first events, and is linked at its place below the
+job. What the core reads of a job waits until then: so nothing of it runs before its namespace is
+there, and if the namespace cannot be made, the core fails the job. At the final release the content
+of the namespace is moved to that place, and only then are the last two answers sent: `finish` and
 `release`, in one go. A program that is killed before has told nothing of the end, and the next one
 is asked again. The namespace is removed last: while it is there, a successor finds it, even for a
 job that flux-core does not ask for again.
@@ -56,7 +56,7 @@ class NamespaceEvent(Member):
 _S, _E = NamespaceState, NamespaceEvent
 
 GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
-    "guest room",
+    "guest namespace",
     _S.FINDING,
     {
         _S.FINDING: {_E.NOTHING: _S.MAKING, _E.MOVED: _S.REMOVING, _E.FAILED: _S.BROKEN},
@@ -66,7 +66,7 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
         _S.FURNISHING: {_E.WRITTEN: _S.LINKING, _E.FAILED: _S.BROKEN},
         _S.LINKING: {_E.LINKED: _S.OPEN, _E.FAILED: _S.BROKEN},
         _S.OPEN: {_E.RELEASED: _S.ENDING},
-        # from here on an error ends the room: the job's resources must not wait for it
+        # from here on an error ends the namespace: the job's resources must not wait for it
         _S.ENDING: {_E.WRITTEN: _S.ROOTING},
         _S.ROOTING: {_E.ROOT: _S.MOVING, _E.FAILED: _S.CLOSED},
         _S.MOVING: {_E.MOVED: _S.REMOVING, _E.FAILED: _S.CLOSED},
@@ -82,7 +82,7 @@ class NamespaceStates(JobConversations[NamespaceState, NamespaceEvent]):
 
 
 class GuestNamespace(msgspec.Struct, eq=False):
-    """One room, while the job is the core's."""
+    """One namespace, while the job is the core's."""
 
     id: JobId
     userid: int
@@ -91,13 +91,13 @@ class GuestNamespace(msgspec.Struct, eq=False):
     wake: bool = False  # flux-core does not ask for the job, and waits for its end
     writing: bool = False  # a WRITE is under way
     refusal: tuple[int, str] = (0, "")  # why it is BROKEN: errnum and text
-    held: list[Request] = []  # lookups of the core that wait until the room is OPEN
+    held: list[Request] = []  # lookups of the core that wait until the namespace is OPEN
     has_begun: bool = False  # the job runs
     stream: Matchtag = 0  # of the core's output stream; 0 before its first and after its last piece
     npieces: int = 0  # of output that wait to be written
     end: Request | None = None  # the core's commit of the job's end
     status: int = 0  # wait(2) status, in that commit
-    last: list[Response] = []  # answers that wait until the room is moved, or CLOSED
+    last: list[Response] = []  # answers that wait until the namespace is moved, or CLOSED
     is_told: bool = False  # they are sent
     inputs: deque[Input] = msgspec.field(default_factory=deque)
     input_bytes: int = 0  # in `inputs`

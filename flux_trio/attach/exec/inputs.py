@@ -29,9 +29,9 @@ class Inputs:
         self._mail = mail
         self._topic = f"{service}.input"
 
-    def write(self, request: Request, room: GuestNamespace | None) -> None:
+    def write(self, request: Request, guest: GuestNamespace | None) -> None:
         """Take a request for the standard input of a job."""
-        if room is None:
+        if guest is None:
             self._refuse(request, Errno.ENOSYS, "the job is over")
             return
         try:
@@ -40,41 +40,41 @@ class Inputs:
         except ValueError as error:
             self._refuse(request, Errno.EPROTO, f"{request.topic}: {error}")
             return
-        if room.input_bytes + len(data) > WAITING_BYTES_MAX:
+        if guest.input_bytes + len(data) > WAITING_BYTES_MAX:
             text = f"more than {WAITING_BYTES_MAX} bytes of input wait for the tasks to read"
             self._refuse(request, Errno.EAGAIN, text)
             return
-        is_idle = not room.inputs
-        room.input_bytes += len(data)
+        is_idle = not guest.inputs
+        guest.input_bytes += len(data)
         parts = [data[at : at + INPUT_BYTES_MAX] for at in range(0, len(data), INPUT_BYTES_MAX)]
         *first, last = parts or [b""]
-        room.inputs += [Input(part, False, None) for part in first]
-        room.inputs.append(Input(last, eof, request))
+        guest.inputs += [Input(part, False, None) for part in first]
+        guest.inputs.append(Input(last, eof, request))
         if is_idle:
-            self._feed(room)
+            self._feed(guest)
 
-    def answered(self, room: GuestNamespace | None, response: Response) -> None:
+    def answered(self, guest: GuestNamespace | None, response: Response) -> None:
         """Take the core's answer to the first piece that waits; feed the next one."""
-        if room is None or not room.inputs:
+        if guest is None or not guest.inputs:
             return
         if response.errnum:
             is_ended = response.errnum == Errno.ENOENT
-            while room.inputs:
-                self._pop(room, 0 if is_ended else Errno.ENOSYS, response.error_text)
+            while guest.inputs:
+                self._pop(guest, 0 if is_ended else Errno.ENOSYS, response.error_text)
             return
-        self._pop(room)
-        if room.inputs:
-            self._feed(room)
+        self._pop(guest)
+        if guest.inputs:
+            self._feed(guest)
 
-    def _feed(self, room: GuestNamespace) -> None:
-        piece = room.inputs[0]
+    def _feed(self, guest: GuestNamespace) -> None:
+        piece = guest.inputs[0]
         data = base64.b64encode(piece.data).decode()
-        fed: Object = {"id": room.id, "data": data, "eof": piece.eof}
-        self._mail.ask_core(self._topic, fed, InputOf(room.id))
+        fed: Object = {"id": guest.id, "data": data, "eof": piece.eof}
+        self._mail.ask_core(self._topic, fed, InputOf(guest.id))
 
-    def _pop(self, room: GuestNamespace, errnum: int = 0, text: str = "") -> None:
-        piece = room.inputs.popleft()
-        room.input_bytes -= len(piece.data)
+    def _pop(self, guest: GuestNamespace, errnum: int = 0, text: str = "") -> None:
+        piece = guest.inputs.popleft()
+        guest.input_bytes -= len(piece.data)
         if piece.request is None:
             return
         if errnum:

@@ -3,9 +3,9 @@
 flux-core asks the next service only for jobs that are in RUN. A job that was canceled meanwhile is
 over for it: it frees the resources and asks nobody to end the processes. A job that was being ended
 when its service left stays in CLEANUP until something happens to it. So when flux-core has accepted
-the service, the rooms that an earlier program has left are looked at. The core gets a start of its
-own for each such job, finds its fatal exception, and ends what runs. Then an exception that changes
-nothing (severity 7) lets flux-core go on with a job in CLEANUP.
+the service, the namespaces that an earlier program has left are looked at. The core gets a start of
+its own for each such job, finds its fatal exception, and ends what runs. Then an exception that
+changes nothing (severity 7) lets flux-core go on with a job in CLEANUP.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class _Namespaces(msgspec.Struct):
 class Leftovers:
     """`start` is the topic of start requests."""
 
-    def __init__(self, mail: ExecMail, rooms: GuestNamespaces, start: str) -> None:
+    def __init__(self, mail: ExecMail, guests: GuestNamespaces, start: str) -> None:
         self._mail = mail
-        self._rooms = rooms
+        self._guests = guests
         self._start = start
 
     def seek(self) -> None:
-        """Look for the rooms that an earlier program has left."""
+        """Look for the namespaces that an earlier program has left."""
         self._mail.ask(NAMESPACE_LIST, None, NamespacesListed())
 
     def listed(self, response: Response) -> None:
-        """Read what there is of the jobs whose rooms are there, and that nobody has asked for."""
+        """Read what there is of the jobs with a namespace that nobody has asked for."""
         try:
             if response.errnum:
                 raise FluxError(response.errnum, response.error_text)
@@ -60,15 +60,15 @@ class Leftovers:
             return
         for each in found:
             match = _NAMESPACE.fullmatch(each.namespace)
-            if match and self._rooms.get(jobid := int(match[1])) is None:
+            if match and self._guests.get(jobid := int(match[1])) is None:
                 names = (EVENTLOG, "jobspec", "R", f"guest.{EXEC_LOG}", f"guest.{PLACES}")
                 reads = Reads(Leftover(jobid), [job_key(jobid, name) for name in names])
                 for key in reads.keys:
                     self._mail.ask(*look_up(key), OneValueRead(reads, key))
 
     def read(self, jobid: int, values: list[str | None]) -> None:
-        """End what is left of a job, if it is over for flux-core and its room is ours."""
-        if self._rooms.get(jobid) is not None:
+        """End what is left of a job, if it is over for flux-core and its namespace is ours."""
+        if self._guests.get(jobid) is not None:
             return
         try:
             self._look_at(jobid, *values)
@@ -92,12 +92,12 @@ class Leftovers:
             return
         names = {event.name for event in parse_eventlog(exec_log or "")}
         if job.released or (exec_log is None and places is None):
-            # Its end is told, or its room was not linked yet: the namespace is all that is left.
+            # Its end is told, or its namespace was not linked yet: there is nothing else of it.
             self._mail.ask(*remove(f"job-{jobid}"), Acknowledged(""))
             if waits:
-                self._rooms.wake(jobid)
+                self._guests.wake(jobid)
         elif places is not None or "done" in names:
             spec = parse_jobspec(jobspec.encode()).to_json()
             start = rfc32.Start(jobid, job.userid, spec, reattach=True, R=parse_r(r))
-            self._rooms.open(start, wake=waits)
+            self._guests.open(start, wake=waits)
             self._mail.request_core(self._start, CURRENT.start.write(start))

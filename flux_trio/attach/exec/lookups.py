@@ -24,18 +24,18 @@ from flux_trio.messages import Errno, FluxError, Level, Request, Response
 
 
 class Lookups:
-    """Passes lookups on once the job's room is open; `jobid_path` is the instance's."""
+    """Passes lookups on once the job's namespace is open; `jobid_path` is the instance's."""
 
     def __init__(
         self,
         mail: ExecMail,
-        rooms: GuestNamespaces,
+        guests: GuestNamespaces,
         leftovers: Leftovers,
         jobid_path: str,
         id_form: FluidForm,
     ) -> None:
         self._mail = mail
-        self._rooms = rooms
+        self._guests = guests
         self._leftovers = leftovers
         self._jobid_path = jobid_path.rstrip("/")
         self._id_form: FluidForm = id_form
@@ -43,7 +43,7 @@ class Lookups:
     def look_up(self, request: Request) -> None:
         key = our_kvs.LOOKUP.read(request).key
         directory = job_directory_of(key)
-        if directory is None or not self._rooms.holds(request, parse_fluid(directory)):
+        if directory is None or not self._guests.holds(request, parse_fluid(directory)):
             stored = _stored_key(key)
             self._mail.ask(*kvs.look_up(stored), ValueRead(request, stored))
 

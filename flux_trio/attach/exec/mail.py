@@ -12,14 +12,14 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.messages import ROLE_OWNER, Calls, Payload, Request
 from flux_trio.messages.types import NORESPONSE
 
-GUEST: Final = "guest-rooms"
+GUEST: Final = "guest-namespaces"
 """The sender of the bridge's own requests to the core."""
 
 Object: TypeAlias = dict[str, Any]
 
 
 class Step(Enum):
-    """What a room asks the broker; a room has one of these calls open at a time, but for WRITE."""
+    """What a namespace asks the broker. It has one of these calls open at a time, but for WRITE."""
 
     FIND = "what is at its place below the job"
     MAKE = "a new namespace"
@@ -33,7 +33,7 @@ class Step(Enum):
 
 
 class NamespaceCall(msgspec.Struct, frozen=True):
-    """Answers a request of a job's room."""
+    """Answers a request of a job's namespace."""
 
     id: JobId
     step: Step
@@ -48,7 +48,7 @@ class ValueRead(msgspec.Struct, frozen=True):
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """A job whose room an earlier program has left."""
+    """A job whose namespace an earlier program has left."""
 
     id: JobId
 

@@ -25,7 +25,7 @@ from flux_trio.services import exec as exec_service
 
 SERVICE: Final = "flux-trio-exec"
 DIRECTORY: Final = "flux-trio-exec"  # in the broker's state directory
-NO_COPY: Final = 0  # bytes of output that the core stores: the rooms have all of it
+NO_COPY: Final = 0  # bytes of output that the core stores: the namespaces have all of it
 
 
 class _Exec(msgspec.Struct, frozen=True, rename="kebab"):

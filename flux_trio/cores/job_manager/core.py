@@ -1,8 +1,8 @@
 """The job manager: moves every job through the states of RFC 21.
 
 A turn folds its inputs into jobs (`ledger.log`), then does for each job that has changed what is
-due for its state (`due.py`), until nothing is due. Messages to others wait for the commit of the
-turn's events. Each conversation has a folder; `parts.py` wires the parts to each other, and
+due for its state (`job_actions.py`), until nothing is due. Messages to others wait for the commit
+of the turn's events. Each conversation has a folder; `parts.py` wires the parts to each other, and
 `replies.py` hands each answer to the part that waits for it.
 
 Left out: dependencies, limits and everything else that plugins decide. A question to a plugin is an

@@ -268,8 +268,8 @@ ASKED: Final = view(
     reads=(LINK, LIFE),
     fold=_fold_asked,
 )
-"""What was asked about each job (`AllocRequests`), by job id. A job is left out when it is inactive and
-nothing is open, or when nothing was asked."""
+"""What was asked about each job (`AllocRequests`), by job id. A job is left out when it is inactive
+and nothing is open, or when nothing was asked."""
 
 
 def _after_asking(asked: AllocRequests, priority: Any, record: Record, seen: Seen) -> AllocRequests:

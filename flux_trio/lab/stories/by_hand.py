@@ -373,4 +373,4 @@ class ByHand:
         return self._outcome
 
 
-__all__: Final = ["At", "ByHand", "InState", "Logged", "NeverReached", "Stopped"]
+__all__: Final = ["AtTime", "ByHand", "InState", "Logged", "NeverReached", "Stopped"]

@@ -109,7 +109,9 @@ class Submission(Part):
         """job-manager.submit-room: for each jobspec why there is no room, null if there is."""
         asked = payloads.ROOM_WANTED.read(request)
         refusals = self._limits.refusals(asked.userid, asked.jobspecs)
-        self._ledger.answer_at_once(respond(request, payloads.ROOM.write(payloads.Room(refusals))))
+        self._ledger.answer_at_once(
+            respond(request, payloads.ROOM.write(payloads.SubmitRoom(refusals)))
+        )
 
     def revalidate(self, job: ActiveJob, refusal: str | None) -> None:
         """Validate a job again, or refuse it, if there is a reason already.

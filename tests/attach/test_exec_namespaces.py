@@ -1,4 +1,4 @@
-"""A job of flux-core in our execution service: what it leaves in its guest room, and when."""
+"""A job of flux-core in our execution service: what it leaves in its guest namespace, and when."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def topics_to(kvs: FluxKvs) -> list[str]:
     return [topic.removeprefix("kvs.") for topic, _ in kvs.requests]
 
 
-def test_room_is_made_and_linked_before_anything_is_launched(script: BridgeScript) -> None:
+def test_namespace_is_made_and_linked_before_anything_is_launched(script: BridgeScript) -> None:
     script.start()
     assert topics_to(script.kvs)[:4] == ["lookup", "namespace-create", "commit", "commit"]
     assert topics_to(script.kvs)[4:] == ["lookup"] * 4  # R, then J, eventlog and exec eventlog
@@ -56,7 +56,7 @@ def test_those_who_follow_a_job_find_its_service_and_its_tasks(running: BridgeSc
     assert '{"taskmap":{"version":1,"map":[[0,1,1,1]]}}' in lines[3]
 
 
-def test_output_is_in_the_room_while_the_job_runs(running: BridgeScript) -> None:
+def test_output_is_in_the_namespace_while_the_job_runs(running: BridgeScript) -> None:
     running.files[7, 0, "stdout"] = b"hello\n"
     running.poll()
     assert running.output() == {"stdout": "hello\n", "stderr": "", "eof": ""}
@@ -66,7 +66,7 @@ def test_output_is_in_the_room_while_the_job_runs(running: BridgeScript) -> None
     assert running.output() == {"stdout": "hello\nworld\n", "stderr": "oh\n", "eof": ""}
 
 
-def test_end_is_told_when_the_room_is_at_its_place(running: BridgeScript) -> None:
+def test_end_is_told_when_the_namespace_is_at_its_place(running: BridgeScript) -> None:
     running.files[7, 0, "stdout"] = b"hello\n"
     running.ended(status=256)
     assert running.answers() == [("start", {}), ("finish", {"status": 256}), RELEASED]
@@ -125,7 +125,7 @@ def test_next_program_takes_the_job_up_and_writes_each_byte_once(running: Bridge
 
 
 def test_next_program_tells_an_end_that_was_stored_and_not_told(running: BridgeScript) -> None:
-    """The first one was killed when the room was at its place."""
+    """The first one was killed when the namespace was at its place."""
     running.ended(status=256)
     following = BridgeScript(running.kvs)
     following.start(reattach=True)
@@ -135,8 +135,8 @@ def test_next_program_tells_an_end_that_was_stored_and_not_told(running: BridgeS
 
 
 @pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit"])
-def test_next_program_moves_a_room_that_was_not_moved_to_its_end(topic: str) -> None:
-    """The first one was killed when it had asked this, after the last event of the room."""
+def test_next_program_moves_a_namespace_that_was_not_moved_to_its_end(topic: str) -> None:
+    """The first one was killed when it had asked this, after the last event of the namespace."""
     script = BridgeScript()
     script.start()
     script.launched()
@@ -187,7 +187,7 @@ def test_start_that_comes_again_without_reattach_launches_nothing_twice() -> Non
 
 
 @pytest.mark.parametrize("topic", ["kvs.namespace-create", "kvs.commit"])
-def test_job_without_a_room_fails_and_is_released(topic: str) -> None:
+def test_job_without_a_namespace_fails_and_is_released(topic: str) -> None:
     script = BridgeScript()
     script.kvs.errors[topic] = (Errno.EPERM, "not for you")
     script.start()
@@ -201,7 +201,7 @@ def test_job_without_a_room_fails_and_is_released(topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit", "kvs.namespace-remove"])
-def test_room_that_cannot_be_moved_does_not_keep_the_resources(topic: str) -> None:
+def test_namespace_that_cannot_be_moved_does_not_keep_the_resources(topic: str) -> None:
     script = BridgeScript()
     script.start()
     script.launched()
@@ -241,7 +241,7 @@ def test_cancel_ends_the_job(running: BridgeScript) -> None:
 
 @pytest.mark.parametrize("limit", [None, "3"])
 def test_pieces_that_leave_nothing_to_write_give_their_credit_back(limit: str | None) -> None:
-    """They are beyond the limit, or in the room since before: else the job would never end."""
+    """They are beyond the limit, or in the namespace since before: else the job would never end."""
     attributes = {} if limit is None else {"system.shell.options.output.limit": limit}
     script = BridgeScript()
     script.start(spec=jobspec("true", attributes=attributes))
