@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.lab import BREACHES, UNBREAKABLE, Breach, Which
+from flux_trio.lab import BREACHES, UNBREAKABLE, Breach, SentMessage
 
 _FIRST: Final = (27, 32, 28, 20)
 """The protocols come first, then R, then what else binds a party."""
@@ -61,7 +61,7 @@ def _fields(breach: Breach) -> Iterator[tuple[str, Any]]:
         default = each.default
         if each.default_factory is not msgspec.NODEFAULT:
             default = each.default_factory()
-        if not isinstance(value, Which) and value != default:
+        if not isinstance(value, SentMessage) and value != default:
             yield each.name, value
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from flux_trio.cores.kvs.ops import Put
 from flux_trio.judge.engine.selector import payload
-from flux_trio.lab import Crash, Drop, JobPlan, OwnerRequest, Plan, Return, Which
+from flux_trio.lab import Crash, Drop, JobPlan, OwnerRequest, Plan, Return, SentMessage
 from flux_trio.lab.catalogue import GuestFlood, When
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
@@ -337,7 +337,7 @@ def test_interrupt_leaves_the_report_so_far() -> None:
     ("plan", "said"),
     [
         (msgspec.structs.replace(ONE, faults=(Crash("job-manager", 1),)), "got crash job-manager$"),
-        (msgspec.structs.replace(ONE, faults=(Drop(Which("sched.alloc")),)), "got drop$"),
+        (msgspec.structs.replace(ONE, faults=(Drop(SentMessage("sched.alloc")),)), "got drop$"),
         (msgspec.structs.replace(ONE, faults=(FLOOD,)), "got guest-flood$"),
         (
             msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "watch"),)),

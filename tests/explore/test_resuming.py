@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flux_trio.lab import Drop, JobPlan, Plan, Which
+from flux_trio.lab import Drop, JobPlan, Plan, SentMessage
 from tests.explore.exploring import MEMORY_MAX, SECONDS_MAX, explore_all, explore_one, wrong_with
 from tests.explore.search import Broken, Report, Search, SmallWorld
 from tests.planter.findings import Finding, Findings
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(run=0.0),))
-UNSUITABLE = msgspec.structs.replace(ONE, faults=(Drop(Which("sched.alloc")),))
+UNSUITABLE = msgspec.structs.replace(ONE, faults=(Drop(SentMessage("sched.alloc")),))
 
 
 def findings(directory: Path, program: str = "now") -> Findings:

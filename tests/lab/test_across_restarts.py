@@ -24,8 +24,8 @@ from flux_trio.lab import (
     Property,
     Reload,
     RestartInstance,
+    SentMessage,
     When,
-    Which,
     run_plan,
 )
 from flux_trio.lab.plans.plan import Depth
@@ -203,7 +203,7 @@ def test_job_that_a_plugin_has_not_left_is_found(depth: Depth) -> None:
 
 def test_eventlog_with_an_event_twice_is_not_read() -> None:
     "A commit that comes twice is another property's."
-    twice = Duplicate(Which("kvs.commit", party="job-ingest"))
+    twice = Duplicate(SentMessage("kvs.commit", party="job-ingest"))
     outcome = run_plan(Plan(1, 2, jobs=(JobPlan(1.0),), faults=(twice,)), properties=(Restarts,))
     assert outcome.problems == ()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flux_trio.formats import FormatError
-from flux_trio.lab import Crash, JobPlan, Plan, When, Which
+from flux_trio.lab import Crash, JobPlan, Plan, SentMessage, When
 from flux_trio.lab.catalogue import Drop, KillInstance, NodesDown, TornCommit, Withheld
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.stories.by_hand import AtTime, ByHand, InState, Logged, NeverReached
@@ -286,7 +286,7 @@ def test_module_that_no_world_has_is_refused_with_the_names_there_are(
     [
         (Crash("job_exec", 1), FormatError, "module: expected one of .*job-exec"),  # type: ignore[arg-type]
         (Crash("sched", 1, back=-1.0), FormatError, "back"),
-        (Drop(Which(topics.SCHED_ALLOC)), TypeError, "that has a moment, got Drop"),
+        (Drop(SentMessage(topics.SCHED_ALLOC)), TypeError, "that has a moment, got Drop"),
     ],
 )
 def test_fault_that_cannot_strike_by_hand_is_refused_at_once(
@@ -370,7 +370,7 @@ def test_job_that_the_plan_does_not_have_is_refused() -> None:
 
 def test_moment_is_no_message_that_a_fault_befalls() -> None:
     for fault in (Drop, Withheld):
-        with pytest.raises(TypeError, match=r"expected a Which, .* got When\("):
+        with pytest.raises(TypeError, match=r"expected a SentMessage, .* got When\("):
             fault(When(topics.SCHED_ALLOC))
 
 

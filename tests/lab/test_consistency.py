@@ -6,7 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from flux_trio.cores.kvs.ops import Append, Put
-from flux_trio.lab import Drop, JobPlan, OwnerRequest, Plan, RestartInstance, When, Which, run_plan
+from flux_trio.lab import (
+    Drop,
+    JobPlan,
+    OwnerRequest,
+    Plan,
+    RestartInstance,
+    SentMessage,
+    When,
+    run_plan,
+)
 from flux_trio.lab.properties.consistency import (
     OURS,
     a_fatal_exception_ends_its_job,
@@ -64,7 +73,7 @@ def test_finished_job_that_is_among_the_active_ones_is_found() -> None:
 
 @pytest.mark.parametrize(
     ("faults", "found"),
-    [((), False), ((Drop(Which(topics.JOB_EXCEPTION_EVENT, type="event")),), True)],
+    [((), False), ((Drop(SentMessage(topics.JOB_EXCEPTION_EVENT, type="event")),), True)],
 )
 def test_job_that_runs_on_after_its_cancel_is_found(
     faults: tuple[Drop, ...], *, found: bool

@@ -18,7 +18,7 @@ from flux_trio.lab import (
     OwnerRequest,
     Plan,
     RemovedKey,
-    Which,
+    SentMessage,
     run_plan,
 )
 from flux_trio.lab.plans.plan import Depth
@@ -26,7 +26,7 @@ from flux_trio.lab.properties.consistency import OURS
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 
-WHICH = Which("job-exec.start", type="response")
+WHICH = SentMessage("job-exec.start", type="response")
 FINISH = Response("job-exec.start", {"id": 1, "type": "finish", "data": {"status": 0}})
 COMMIT = Request(topics.KVS_COMMIT, {"ops": [["put", "job.1.R", '{"version":1,"list":[1,2]}']]}, 7)
 
@@ -115,7 +115,7 @@ def test_other_flags_stay_without_that_of_a_stream() -> None:
 )
 def test_commit_of_a_client_that_stores_no_r_is_sent_as_it_is(payload: Any) -> None:
     commit = Request(topics.KVS_COMMIT, payload, 7)
-    assert GrantForeign(Which(topics.KVS_COMMIT)).in_place_of(commit) == [commit]
+    assert GrantForeign(SentMessage(topics.KVS_COMMIT)).in_place_of(commit) == [commit]
 
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
@@ -126,16 +126,16 @@ def test_every_property_holds_after_a_stream_has_ended_early(
 ) -> None:
     """A scheduler acquires its resources again, and who watches takes the last line as the end."""
     asked = (OwnerRequest(0.5, "watch"), OwnerRequest(0.8, "down"), OwnerRequest(3.0, "up"))
-    lie = NotStreaming(Which(topic, nth, "response"))
+    lie = NotStreaming(SentMessage(topic, nth, "response"))
     plan = Plan(1, jobs=(JobPlan(), JobPlan()), actions=asked, faults=(lie,), depth=depth)
     outcome = run_plan(plan, properties=OURS)
     assert outcome.struck == (lie,)
     assert outcome.problems == ()
 
 
-STARTED = Which("job-exec.start", type="response", party="job-exec")
-GRANTED = Which(topics.SCHED_ALLOC, type="response", party="sched")
-SHOWN = Which(topics.RESOURCE_STATUS, type="response", party="resource")
+STARTED = SentMessage("job-exec.start", type="response", party="job-exec")
+GRANTED = SentMessage(topics.SCHED_ALLOC, type="response", party="sched")
+SHOWN = SentMessage(topics.RESOURCE_STATUS, type="response", party="resource")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ SHOWN = Which(topics.RESOURCE_STATUS, type="response", party="resource")
     ],
 )
 def test_request_that_nobody_has_to_answer_breaks_clauses_of_the_liar_alone(
-    which: Which, topic: str, payload: dict[str, Any]
+    which: SentMessage, topic: str, payload: dict[str, Any]
 ) -> None:
     lie = AlsoAsked(which, topic, payload)
     jobs = (JobPlan(run=2.0), JobPlan(at=1.0, nnodes=2, run=3.0))
@@ -167,14 +167,14 @@ def test_request_that_nobody_has_to_answer_breaks_clauses_of_the_liar_alone(
 @pytest.mark.parametrize(
     ("which", "key"),
     [
-        (Which(topics.SCHED_READY), "more"),
-        (Which(topics.EXEC_HELLO), "more"),
-        (Which("job-exec.start", 2, "response"), "data.more"),
-        (Which("job-exec.start", 3, "response"), "data.more"),
-        (Which("job-exec.start", 1, "request"), "more"),
+        (SentMessage(topics.SCHED_READY), "more"),
+        (SentMessage(topics.EXEC_HELLO), "more"),
+        (SentMessage("job-exec.start", 2, "response"), "data.more"),
+        (SentMessage("job-exec.start", 3, "response"), "data.more"),
+        (SentMessage("job-exec.start", 1, "request"), "more"),
     ],
 )
-def test_key_that_nobody_knows_breaks_nothing(which: Which, key: str) -> None:
+def test_key_that_nobody_knows_breaks_nothing(which: SentMessage, key: str) -> None:
     """The RFCs say which keys there have to be, and forbid no other one."""
     plan = Plan(1, jobs=(JobPlan(),), faults=(ChangedKey(which, key, 1),))
     outcome = run_plan(plan, properties=OURS)

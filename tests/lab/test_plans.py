@@ -30,10 +30,10 @@ from flux_trio.lab import (
     Plan,
     PluginRaises,
     Repeated,
+    SentMessage,
     Sleep,
     StrayAnswer,
     When,
-    Which,
     WrongRequest,
     WrongType,
     draw_plan,
@@ -94,7 +94,7 @@ def test_held_job_that_is_on_its_way_when_all_is_put_right_goes_on(
 ) -> None:
     """Before ingest has it, or before ingest has handed it over to the job manager."""
     monkeypatch.setattr(running, "FAULTS_STEPS_MAX", nsteps)
-    stored = Which(topics.KVS_COMMIT, type="response")
+    stored = SentMessage(topics.KVS_COMMIT, type="response")
     held = HeldUntil(stored, When(topics.JOB_URGENCY, nth=99))
     plan = Plan(seed, 1, jobs=(JobPlan(urgency=0),), faults=(held,))
     assert run_plan(plan, properties=OURS).problems == ()
@@ -215,7 +215,7 @@ def test_world_comes_to_rest_whatever_a_fault_does_the_most_often(fault: Fault) 
 
 NO_NODE = "expected the rank of one of the 4 nodes, from 0, got 77"
 NO_QUEUE = "expected the number of one of the 0 named queues, from 0, got 5"
-R_STORED = Which(topics.KVS_COMMIT, party="sched")
+R_STORED = SentMessage(topics.KVS_COMMIT, party="sched")
 
 
 @pytest.mark.parametrize(
@@ -249,24 +249,24 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
             "faults[0].rank: expected a rank that none of the 4 nodes has, got 3",
         ),
         (
-            Plan(1, faults=(GrantOverlap(Which(topics.SCHED_ALLOC, party="sched")),)),
+            Plan(1, faults=(GrantOverlap(SentMessage(topics.SCHED_ALLOC, party="sched")),)),
             "faults[0].which: expected a request kvs.commit of sched, "
             "got a request sched.alloc of sched",
         ),
         (
-            Plan(1, faults=(GrantForeign(Which(topics.KVS_COMMIT, party="job-manager")),)),
+            Plan(1, faults=(GrantForeign(SentMessage(topics.KVS_COMMIT, party="job-manager")),)),
             "faults[0].which: expected a request kvs.commit of sched, "
             "got a request kvs.commit of job-manager",
         ),
         *(
             (
-                Plan(1, faults=(lie(Which(topics.SCHED_ALLOC)),)),
+                Plan(1, faults=(lie(SentMessage(topics.SCHED_ALLOC)),)),
                 'faults[0].which.type: expected response, got "request"',
             )
             for lie in (ErrorAnswer, StrayAnswer, WrongType)
         ),
         (
-            Plan(1, faults=(Repeated(Which(topics.SCHED_ALLOC)),)),
+            Plan(1, faults=(Repeated(SentMessage(topics.SCHED_ALLOC)),)),
             'faults[0].which.type: expected response or event, got "request"',
         ),
         (
@@ -302,7 +302,7 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
             )
         ),
         (
-            Plan(1, faults=(Drop(Which("x" * 256)),)),
+            Plan(1, faults=(Drop(SentMessage("x" * 256)),)),
             "faults[0].which.topic: expected str of length <= 255",
         ),
     ],
@@ -361,7 +361,7 @@ MISSED: dict[str, Fault] = {
         When(topics.SCHED_ALLOC, nth=7, type="response", party="sched")
     ),
     "drop never struck: there was no request kvs.commit number 700 that was sent": Drop(
-        Which(topics.KVS_COMMIT, nth=700)
+        SentMessage(topics.KVS_COMMIT, nth=700)
     ),
     "plugin-raises never struck: there was no question number 2 about job.validate": PluginRaises(
         nth=2, hook=VALIDATE
@@ -390,7 +390,7 @@ def test_fault_that_never_strikes_is_named(said: str, fault: Fault) -> None:
 def test_topic_of_a_fault_that_is_nearly_one_that_came_is_told_with_it(
     topic: str, meant: str
 ) -> None:
-    text = never_struck_text(Drop(Which(topic, nth=9)), {"sched.alloc", "job-exec.start"})
+    text = never_struck_text(Drop(SentMessage(topic, nth=9)), {"sched.alloc", "job-exec.start"})
     assert text == f"drop never struck: there was no request {topic} number 9 that was sent{meant}"
     assert never_struck_text(Crash("sched", 9), {"9"}).endswith("there was no turn 9")
 

@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.cores.kvs.ops import Append
 from flux_trio.formats import Event, format_event
-from flux_trio.lab import Crash, JobPlan, Plan, When, Which, run_plan, shrink
+from flux_trio.lab import Crash, JobPlan, Plan, SentMessage, When, run_plan, shrink
 from flux_trio.lab.catalogue import GrantOverlap
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.property import (
@@ -28,7 +28,7 @@ from flux_trio.trace import Kind, Record
 
 PLAN = Plan(seed=1, jobs=(JobPlan(), JobPlan(run=2.0)))
 CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
-LIE = GrantOverlap(Which(topics.KVS_COMMIT, party="sched"))
+LIE = GrantOverlap(SentMessage(topics.KVS_COMMIT, party="sched"))
 
 
 def test_worlds_keep_the_properties_that_come_with_them() -> None:

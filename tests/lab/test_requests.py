@@ -18,8 +18,8 @@ from flux_trio.lab import (
     Plan,
     RemovedKey,
     Repeated,
+    SentMessage,
     When,
-    Which,
     run_plan,
 )
 from flux_trio.lab.catalogue.base import LieInPlaceOf
@@ -31,7 +31,7 @@ from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
 
-WHICH = Which("*", type="response")
+WHICH = SentMessage("*", type="response")
 STARTED = When("job-exec.start", side="send", type="response")
 
 
@@ -193,7 +193,7 @@ def test_nothing_is_owed_at_a_pause_while_a_module_is_away() -> None:
     ids=str,
 )
 def test_owner_does_not_raise_when_a_service_answers_wrongly(topic: str, lie: LieInPlaceOf) -> None:
-    lie = msgspec.structs.replace(lie, which=Which(topic, type="response"))
+    lie = msgspec.structs.replace(lie, which=SentMessage(topic, type="response"))
     plan = Plan(1, jobs=(JobPlan(run=2.0),), actions=(OwnerRequest(0.5, "watch"),), faults=(lie,))
     outcome = run_plan(plan)
     assert outcome.struck == (lie,)

@@ -17,9 +17,9 @@ from flux_trio.lab import (
     NoObject,
     Plan,
     RestartInstance,
+    SentMessage,
     Shrink,
     When,
-    Which,
     WrongRequest,
     run_plan,
 )
@@ -190,7 +190,7 @@ def test_grant_of_lost_nodes_is_found(monkeypatch: pytest.MonkeyPatch, lost: str
 
 
 def test_lie_about_resources_is_not_read() -> None:
-    lie = NoObject(Which(topics.RESOURCE_ACQUIRE, type="response", party="resource"))
+    lie = NoObject(SentMessage(topics.RESOURCE_ACQUIRE, type="response", party="resource"))
     plan = Plan(1, jobs=(JobPlan(),), faults=(lie,))
     assert run_plan(plan, properties=OVER_TRACE).problems == ()
 
@@ -202,6 +202,8 @@ def test_client_that_asks_wrongly_for_the_journal_is_not_read() -> None:
 
 
 def test_answer_of_another_party_does_not_count_as_one_about_ids() -> None:
-    lie = AlsoSaid(Which(topics.SCHED_ALLOC, type="response"), {"id": []}, topics.INGEST_SUBMIT)
+    lie = AlsoSaid(
+        SentMessage(topics.SCHED_ALLOC, type="response"), {"id": []}, topics.INGEST_SUBMIT
+    )
     plan = Plan(1, jobs=(JobPlan(),), faults=(lie,))
     assert run_plan(plan, properties=OVER_TRACE).problems == ()

@@ -16,8 +16,8 @@ from flux_trio.lab import (
     JobPlan,
     OwnerRequest,
     Plan,
+    SentMessage,
     When,
-    Which,
     run_plan,
 )
 from flux_trio.lab.plans.plan import Depth
@@ -127,9 +127,9 @@ def test_request_of_a_client_is_not_one_of_the_job_manager(watcher: Any) -> None
 @pytest.mark.parametrize(
     "fault",
     [
-        ChangedKey(Which(topics.SCHED_ALLOC, type="response"), "id", []),
-        ChangedKey(Which(topics.SCHED_ALLOC, type="response"), "id", {}),
-        AlsoAsked(Which("job-exec.start", type="response"), topics.SCHED_ALLOC, {}),
+        ChangedKey(SentMessage(topics.SCHED_ALLOC, type="response"), "id", []),
+        ChangedKey(SentMessage(topics.SCHED_ALLOC, type="response"), "id", {}),
+        AlsoAsked(SentMessage("job-exec.start", type="response"), topics.SCHED_ALLOC, {}),
     ],
     ids=str,
 )

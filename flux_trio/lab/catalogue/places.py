@@ -82,9 +82,11 @@ class Machine(Protocol):
 
 
 def check_which(which: SentMessage) -> None:
-    """Raise TypeError unless this is a Which: the moment of a When comes too late for a message."""
+    """Raise TypeError unless this is a SentMessage: the moment of a When comes too late."""
     if not isinstance(which, SentMessage):
-        raise TypeError(f"expected a Which, the message that the fault is about, got {which!r}")
+        raise TypeError(
+            f"expected a SentMessage, the message that the fault is about, got {which!r}"
+        )
 
 
 def check_number(number: int, among: str, count: int, where: str) -> None:

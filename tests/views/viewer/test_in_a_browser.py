@@ -14,7 +14,7 @@ import pytest
 
 from flux_trio.judge import Judgement, judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.lab import Crash, Drop, JobPlan, Plan, When, Which, run_plan
+from flux_trio.lab import Crash, Drop, JobPlan, Plan, SentMessage, When, run_plan
 from flux_trio.messages import Event, Request, Response, topics
 from flux_trio.trace import Kind, Record, Shown, Source
 from flux_trio.views import Change, Story, story_page
@@ -248,7 +248,7 @@ def test_broken_clause_jumps_to_its_place(browser: Browser, tmp_path: Path) -> N
 
 
 def test_failures_and_losses_are_marked(browser: Browser, tmp_path: Path) -> None:
-    lost = Drop(Which(topics.SCHED_FREE))
+    lost = Drop(SentMessage(topics.SCHED_FREE))
     crash = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
     trace = traced(lost, crash)
     rows = show(browser, tmp_path, trace)
