@@ -43,7 +43,7 @@ async def many(handle: Any, count: int) -> None:
 async def replayed(handle: Any, log: Path) -> int:
     """Submit the jobs of a log as they came; return how many there are."""
     with log.open() as lines:
-        rows = list(csv.DictReader(lines))
+        rows = sorted(csv.DictReader(lines), key=lambda row: row["Submit"])
     times = [datetime.fromisoformat(row["Submit"]).timestamp() for row in rows]
     for row, at, before in zip(rows, times, [times[0], *times], strict=False):
         await trio.sleep(min(GAP_S_MAX, (at - before) / FASTER))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conformance.testees import Testee, testees
+from tests.real.conformance.testees import Examinee, examinees
 from tests.support.real_flux import NEEDS_FLUX, REAL
 
 NJOBS = 1000
@@ -33,18 +33,18 @@ BROKEN = {"fluxion": {"20.nslots.3"}}
 """The clauses that a scheduler breaks here, and that are known of it."""
 
 
-def schedulers() -> list[Testee]:
+def schedulers() -> list[Examinee]:
     """Those of others that can be loaded here."""
     if not os.environ.get("PATH") or NEEDS_FLUX[1].args[0]:
         return []
-    return [each for each in testees() if each.is_ours and not each.scheduler_is_ours]
+    return [each for each in examinees() if each.is_ours and not each.scheduler_is_ours]
 
 
 @pytest.mark.real_flux
 @NEEDS_FLUX[1]
 @pytest.mark.parametrize("testee", schedulers(), ids=lambda each: Path(each.scheduler).stem)
 def test_a_thousand_jobs_and_a_log_are_scheduled_and_nothing_unknown_is_broken(
-    testee: Testee, tmp_path: Path
+    testee: Examinee, tmp_path: Path
 ) -> None:
     config = tmp_path / "current.toml"
     config.write_text(CONFIG)

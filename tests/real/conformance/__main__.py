@@ -20,10 +20,11 @@ from typing import Final
 from tests.real.conformance import page, rates
 from tests.real.conformance.judging import examine
 from tests.real.conformance.results import Speeds, machine, read, versions, write
-from tests.real.conformance.testees import Testee, testees
+from tests.real.conformance.testees import Examinee, examinees
 from tests.support.real_flux import REAL
 
-AT_ONCE: Final = 2
+AT_ONCE: Final = 3
+"""Instances, which wait most of the time."""
 RATES: Final = "rates"
 PAGE: Final = "page"
 NOVERIFY: Final = "[resource]\nnoverify = true\n"
@@ -34,9 +35,10 @@ def measured() -> Speeds | None:
     if "FLUX_SOURCE" not in os.environ:
         print("rates: FLUX_SOURCE is to name flux-core's source: left as they are", file=sys.stderr)
         return None
-    names = [each.scheduler for each in testees() if not each.is_ours]
+    names = [each.scheduler for each in examinees() if not each.is_ours]
     asked = [str(each) for each in (rates.NODES, rates.JOBS, rates.REPEATS)]
     program = [sys.executable, "-m", "tests.real.conformance.rates", *asked, *names]
+    busy = machine()
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
         config.write(NOVERIFY)
         config.flush()
@@ -44,26 +46,28 @@ def measured() -> Speeds | None:
         done = subprocess.run(
             command, cwd=REAL.parents[1], stdout=subprocess.PIPE, text=True, check=True
         )
-    return Speeds(machine(), json.loads(done.stdout.splitlines()[-1]))
+    return Speeds(busy, rates.JOBS, json.loads(done.stdout.splitlines()[-1]))
 
 
 def main(names: list[str]) -> None:
     results = read()
-    every = {each.name: each for each in testees()}
+    every = {each.name: each for each in examinees()}
     chosen = [every[name] for name in names if name in every] if names else [*every.values()]
 
-    def play(testee: Testee) -> None:
+    def play(testee: Examinee) -> None:
         results.testees[testee.name] = examine(testee)
         print(f"{testee.name}: {results.testees[testee.name].summary()}", flush=True)
         write(results)
 
     results.versions |= versions()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(play, chosen))
+        played = [pool.submit(play, each) for each in chosen]
     if not names or RATES in names:
         results.speeds = measured() or results.speeds
     write(results)
     page.write(results)
+    for each in played:
+        each.result()  # raises what has kept one from being examined
 
 
 if __name__ == "__main__":

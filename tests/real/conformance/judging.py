@@ -24,7 +24,7 @@ from tests.real.conformance.testees import (
     PRINTED,
     SEED,
     TRACED,
-    Testee,
+    Examinee,
     command_of,
     stories,
     traced_modules,
@@ -56,7 +56,7 @@ def party_of(clause: Clause, breaker: str = "") -> str | None:
     return "scheduler" if party is None and "sched" in breaker else party
 
 
-def examine(testee: Testee) -> Examined:
+def examine(testee: Examinee) -> Examined:
     """Play all stories with a testee, and judge them."""
     found = Examined(today())
     for setting, kinds in stories():
@@ -66,7 +66,7 @@ def examine(testee: Testee) -> Examined:
 
 
 def _play(
-    found: Examined, testee: Testee, setting: Setting, kinds: tuple[Kind, ...], directory: Path
+    found: Examined, testee: Examinee, setting: Setting, kinds: tuple[Kind, ...], directory: Path
 ) -> None:
     start, traces = command_of(testee, setting, directory)
     told = {
@@ -92,7 +92,7 @@ def _play(
             _judge(found, testee, directory / name, is_only=len(traces) == 1)
 
 
-def _judge(found: Examined, testee: Testee, trace: Path, *, is_only: bool) -> None:
+def _judge(found: Examined, testee: Examinee, trace: Path, *, is_only: bool) -> None:
     """Take in what a trace shows: of a scheduler in its own process only the printed one."""
     edition = testee.edition or CURRENT.name
     with trace.open(encoding="utf-8") as lines:
@@ -106,7 +106,7 @@ def _judge(found: Examined, testee: Testee, trace: Path, *, is_only: bool) -> No
             found.parties.setdefault(party, Found()).add(each)
 
 
-def _run(command: list[str], directory: Path, testee: Testee) -> tuple[int, str]:
+def _run(command: list[str], directory: Path, testee: Examinee) -> tuple[int, str]:
     """Run an instance; one that does not end is killed with all that it has started."""
     output = directory / "instance.text"
     environ = dict(os.environ)

@@ -194,9 +194,9 @@ def _rates(results: Results) -> Iterator[str]:
         return
     found = results.speeds.rates
     first = statistics.median(found["sched-simple"])
-    yield f"flux-core's `src/test/throughput.py` with {rates.JOBS} simulated jobs, in one live"
-    yield f"flux-core of {rates.NODES} nodes with {rates.CORES} cores, all schedulers in turns;"
-    yield f"{results.speeds.machine}."
+    yield f"flux-core's `src/test/throughput.py` with {results.speeds.jobs} simulated jobs, in one"
+    yield f"live flux-core of {rates.NODES} nodes with {rates.CORES} cores, all schedulers in"
+    yield f"turns; {results.speeds.machine}."
     yield "Where the machine was busy, only the ratios say something.\n"
     yield "| scheduler | jobs/s, median | least and most | repeats | sched-simple is 1 |"
     yield "|---|---|---|---|---|"

@@ -63,9 +63,10 @@ class Examined(msgspec.Struct):
 
 
 class Speeds(msgspec.Struct):
-    """The rates of each scheduler, in jobs a second, and what the machine was."""
+    """The rates of each scheduler, in jobs a second, by so many jobs; what the machine was."""
 
     machine: str
+    jobs: int
     rates: dict[str, list[float]]
 
 

@@ -32,7 +32,7 @@ simulate = true
 """
 
 
-class Testee(NamedTuple):
+class Examinee(NamedTuple):
     """A scheduler in an instance of flux-core, or of ours; None is our own one in ours."""
 
     name: str
@@ -55,17 +55,17 @@ class Testee(NamedTuple):
         )
 
 
-def testees() -> list[Testee]:
+def examinees() -> list[Examinee]:
     """Return those that can be examined here."""
     names = ["sched-simple", "sched-fifo", "sched-backfill"]
     names += ["fluxion"] if all(map(_has_module, FLUXION)) else []
     files = [f"{_module_path()}/{name}.py" for name in names if name != "fluxion"]
     return [
-        *(Testee(name, name) for name in names),
-        Testee("ours, attached", "attach:fifo"),
-        *(Testee(f"flux-trio, {each}", "sched-simple", each) for each in EDITIONS),
-        *(Testee(f"{Path(path).stem} here", path, CURRENT.name) for path in files),
-        *(Testee("fluxion here", name, CURRENT.name) for name in names if name == "fluxion"),
+        *(Examinee(name, name) for name in names),
+        Examinee("ours, attached", "attach:fifo"),
+        *(Examinee(f"flux-trio, {each}", "sched-simple", each) for each in EDITIONS),
+        *(Examinee(f"{Path(path).stem} here", path, CURRENT.name) for path in files),
+        *(Examinee("fluxion here", name, CURRENT.name) for name in names if name == "fluxion"),
     ]
 
 
@@ -82,7 +82,7 @@ def stories() -> list[tuple[Setting, tuple[Kind, ...]]]:
     return [(LATE, tuple(chosen[:12])), (PLAIN, tuple(chosen[12:]))]
 
 
-def command_of(testee: Testee, setting: Setting, directory: Path) -> tuple[list[str], list[str]]:
+def command_of(testee: Examinee, setting: Setting, directory: Path) -> tuple[list[str], list[str]]:
     """Return the command of an instance without its program, and the traces that there will be."""
     config = directory / "flux.toml"
     if testee.is_ours:
@@ -99,7 +99,7 @@ def command_of(testee: Testee, setting: Setting, directory: Path) -> tuple[list[
     return start, [PRINTED]
 
 
-def traced_modules(testee: Testee) -> list[str]:
+def traced_modules(testee: Examinee) -> list[str]:
     """Return the modules of flux-core whose messages are the trace."""
     return [*TRACED, *([] if testee.scheduler_is_ours else modules_of(testee.scheduler))]
 
