@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from flux_trio.cores.kvs.ops import COMMIT, Append, Put
 from flux_trio.editions import EDITIONS, Edition, journal, submission
 from flux_trio.editions.codec import Codec
 from flux_trio.editions.rfc27 import AllocType
@@ -19,6 +18,7 @@ from flux_trio.judge.rules import edition_of
 from flux_trio.lab.properties.property import over_trace
 from flux_trio.messages import FluxError, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
+from flux_trio.trace.kvs import operations_of
 
 T = TypeVar("T")
 
@@ -85,10 +85,16 @@ def the_journal_tells_of_durable_events(trace: Sequence[Record]) -> str:
 
 
 def _lines_in(commit: Request) -> Iterator[Line]:
-    for op in COMMIT.read(commit).ops:
-        if isinstance(op, Append) and op.key.endswith(f".{EVENTLOG}"):
-            for event in parse_eventlog(op.text):
-                yield op.key, event.name, event.timestamp
+    for how, key, text in _ops_in(commit):
+        if how == "append" and key.endswith(f".{EVENTLOG}"):
+            for event in parse_eventlog(text):
+                yield key, event.name, event.timestamp
+
+
+def _ops_in(commit: Request) -> list[tuple[str, str, str]]:
+    """Return how, key and text of each operation of a commit, in the words of any edition."""
+    assert isinstance(commit.payload, dict)
+    return operations_of(commit.payload)
 
 
 @over_trace("journaled", topics.JOB_MANAGER)
@@ -188,9 +194,9 @@ def what_was_lost_is_not_granted(trace: Sequence[Record]) -> str:
         elif topic == topics.RESOURCE_ACQUIRE and isinstance(message, Response):
             _follow(lost, message, edition)
         elif topic in topics.COMMITS and isinstance(message, Request):
-            puts = [op for op in COMMIT.read(message).ops if isinstance(op, Put)]
-            commits[message.matchtag] = [op.key for op in puts]
-            ranks |= {op.key: set(parse_r(op.text).ranks) for op in puts}
+            puts = {key: text for how, key, text in _ops_in(message) if how == "put"}
+            commits[message.matchtag] = [*puts]
+            ranks |= {key: set(parse_r(text).ranks) for key, text in puts.items()}
             void -= ranks.keys()
         elif topic in topics.COMMITS and isinstance(message, Response):
             void |= {key for key in commits.pop(message.matchtag, ()) if ranks[key] & lost}
