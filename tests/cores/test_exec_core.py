@@ -300,6 +300,14 @@ def test_kvs_that_fails_fails_the_job() -> None:
     assert exception[3] == "cannot read R: disk on fire"
 
 
+def test_r_that_the_kvs_refuses_once_is_asked_for_again() -> None:
+    """32.start.20: a release that knows no R could not name the ranks of the job."""
+    script = ExecScript()
+    script.refused_keys.add(job_key(7, "R"))
+    assert told(script.start(7, simulated())) == [("start",)]
+    assert script.lookups == [job_key(7, "R")] * 2
+
+
 def test_real_job_without_a_shell_host_fails() -> None:
     script = ExecScript(has_shell=False)
     (exception, _) = told(script.start(7, jobspec("true")))

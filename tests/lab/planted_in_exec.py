@@ -39,7 +39,7 @@ ROWS: Final = (
         "answers have the id of the job that runs longest",
         'job = Job(payload["id"],',
         'job = Job(next((each.id for each in self.jobs.values() if each.ranks), payload["id"]),',
-        "32.start.37",
+        "32.start.17",
     ),
     Row(
         "canceled",

@@ -79,7 +79,7 @@ class ExecScript:
         self.kvs = {} if kvs is None else kvs
         self.down = {} if down is None else down
         self.errors: dict[str, tuple[int, str]] = {}
-        self.refused_keys: set[str] = set()  # a commit that has one of them is refused, once
+        self.refused_keys: set[str] = set()  # what has one of them is refused, once
         self.lookups: list[str] = []
         self.commits: list[list[list[str]]] = []
         self.journal: Request | None = None
@@ -162,7 +162,10 @@ class ExecScript:
         elif request.topic == "kvs.lookup":
             key = request.payload["key"]
             self.lookups.append(key)
-            if key in self.kvs:
+            if key in self.refused_keys:
+                self.refused_keys.discard(key)
+                errnum, payload = Errno.EIO, f"{key}: not now"
+            elif key in self.kvs:
                 value = self.kvs[key]
                 is_flux = "flags" in request.payload
                 payload = {"val": treeobj.val(value)} if is_flux else {"value": value}

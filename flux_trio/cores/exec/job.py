@@ -53,6 +53,7 @@ class Job(msgspec.Struct, eq=False):
     is_new: bool = True  # allocated since the hello, so no other service has started it
     phase: Phase = Phase.PREPARING
     lookups: set[Matchtag] = set()  # matchtags of open lookups while PREPARING
+    is_refused: bool = False  # the KVS has refused R once, and is asked again
     killed: bool = False  # a fatal exception is known: launch nothing, end all that runs
     is_stuck: bool = False  # SIGKILL was sent long ago
     stopping: bool = False  # a signal was sent, SIGKILL follows

@@ -56,7 +56,10 @@ class Preparing(Part):
         job.lookups.add(self._outbox.ask_kvs(lookup, KeyRead(job.id, key)))
 
     def key_read(self, call: KeyRead, response: Response) -> None:
-        """Take the value of a key, or its absence; an error of the KVS fails the job."""
+        """Take the value of a key, or its absence; an error of the KVS fails the job.
+
+        R is asked for twice: without it no release can name the ranks of the job.
+        """
         job = self._jobs.get(call.id)
         if job is None or response.matchtag not in job.lookups:
             return  # it was for a job manager that is gone
@@ -66,7 +69,11 @@ class Preparing(Part):
         try:
             text = value_in(response)
         except FluxError as error:
-            self._starts.fail(job, f"cannot read {call.key.value}: {error.text}")
+            if call.key is StoredKey.R and not job.is_refused:
+                job.is_refused = True
+                self._look_up(job, StoredKey.R)
+            else:
+                self._starts.fail(job, f"cannot read {call.key.value}: {error.text}")
             return
         if call.key is not StoredKey.R:
             self._read_past(job, call.key, text or "")

@@ -22,14 +22,24 @@ async def ends_with(stage: Stage, jobid: int, code: int) -> None:
     await has_status(stage, jobid, code << 8)
 
 
-async def has_status(stage: Stage, jobid: int, status: int) -> None:
-    """Wait until a job has ended, with this status of wait(2)."""
+async def is_killed_by(stage: Stage, jobid: int, signum: int) -> None:
+    """Wait until a job has ended, with the status of a shell whose task a signal has killed.
+
+    It is an exit with 128 and the number of the signal (readings: finish status); where a task is
+    its own shell, its status is the signal.
+    """
+    await has_status(stage, jobid, (128 + signum) << 8, signum)
+
+
+async def has_status(stage: Stage, jobid: int, *statuses: int) -> None:
+    """Wait until a job has ended, with one of these statuses of wait(2)."""
     await stage.event(jobid, "clean", "32.start.36")
     stage.none_is_harmed()
     found = stage.events(jobid).get("finish", {}).get("status")
-    if found != status:
+    if found not in statuses:
         name = format_fluid(jobid, "f58")
-        text = f"job {name} has ended with status {found}; expected {status}"
+        expected = " or ".join(map(str, statuses))
+        text = f"job {name} has ended with status {found}; expected {expected}"
         raise Stuck(text, "32.start.32")
 
 

@@ -20,8 +20,8 @@ from flux_trio.lab.exercise.exec_jobs import (
     KILL_S,
     NNODES,
     ends_with,
-    has_status,
     is_ended,
+    is_killed_by,
     let_run,
     must_have_failed,
     run_on,
@@ -71,7 +71,7 @@ async def _fails(stage: Stage) -> None:
 async def _have_their_status(stage: Stage) -> None:
     for code in (CODE, MOST):
         await ends_with(stage, await stage.submit("sh", "-c", f"exit {code}"), code)
-    await has_status(stage, await stage.submit("sh", "-c", "kill -9 $$"), signal.SIGKILL)
+    await is_killed_by(stage, await stage.submit("sh", "-c", "kill -9 $$"), signal.SIGKILL)
 
 
 @EXEC_ACTS.act(
@@ -170,11 +170,16 @@ async def _one_of_two_of_a_node(stage: Stage) -> None:
 
 
 @EXEC_ACTS.act(
-    "many jobs at once", "each gets answers of its own", ("32.impl.3", "32.start.36", "32.start.37")
+    "many jobs at once",
+    "each gets answers of its own, and jobs that run longer run on",
+    ("32.impl.3", "32.start.17", "32.start.36", "32.start.37", UNHARMED),
 )
 async def _many(stage: Stage) -> None:
-    for jobid in await many(stage, MANY):
-        await ends_with(stage, jobid, 0)
+    with ExitStack() as opened:
+        jobs = await let_run(stage, opened)
+        for jobid in await many(stage, MANY):
+            await ends_with(stage, jobid, 0)
+        await run_on(stage, jobs)
 
 
 @EXEC_ACTS.act(
