@@ -148,6 +148,9 @@ def _all_broken(results: Results) -> Iterator[str]:
         yield from _rows(name, found)
     for name, examined in _testees_here(results).items():
         yield from _rows(f"{name}, in flux-trio", examined.parties.get("scheduler", Found()))
+        for party in CORE:
+            whole = examined.parties.get(party, Found())
+            yield from _rows(f"flux-trio's {party}, with {name}", whole)
 
 
 def _rows(name: str, found: Found) -> Iterator[str]:
@@ -155,7 +158,8 @@ def _rows(name: str, found: Found) -> Iterator[str]:
     scripts = {} if is_ours else _scripts(name)
     for clause, broken in sorted(found.broken.items()):
         script = scripts.get(clause, "none yet")
-        yield f"| {name} | `{clause}` | {broken.count} | {_said(broken) if is_ours else _reason(broken)} | {script} |"
+        reason = _said(broken) if is_ours else _reason(broken)
+        yield f"| {name} | `{clause}` | {broken.count} | {reason} | {script} |"
 
 
 def _reason(broken: Broken) -> str:
