@@ -216,7 +216,7 @@ def nslots_is_the_number_of_slots(record: Record, seen: Seen) -> Finding:
     jobspec in sched.alloc requests.
     """
     kept = None
-    is_new = topic_of(record) in (topics.KVS_COMMIT, topics.SCHED_ALLOC)
+    is_new = topic_of(record) in (*topics.COMMITS, topics.SCHED_ALLOC)
     for r in found_in(record, seen):
         found = nslots_is_an_integer(r.value, record.t)
         if isinstance(found, str):

@@ -46,9 +46,9 @@ def _writes_log(record: Record, _seen: Seen) -> bool:
 
 
 WITH_LOG: Final = Mark(
-    Trait("exec log", tuple(sent("request", topics.KVS_COMMIT)), _writes_log), bool
+    Trait("exec log", tuple(sent("request", *topics.COMMITS)), _writes_log), bool
 )
-WRITES: Final = sent("request", topics.KVS_COMMIT, mark=WITH_LOG)
+WRITES: Final = sent("request", *topics.COMMITS, mark=WITH_LOG)
 FINISH: Final = sent("response", START, mark=says("finish"))
 
 
@@ -74,7 +74,7 @@ def _statuses(record: Record) -> Iterable[tuple[int, int]]:
 
 
 def _ends(record: Record, seen: Seen) -> Iterable[tuple[int | None, int | None]]:
-    if topic_of(record) == topics.KVS_COMMIT:
+    if topic_of(record) in topics.COMMITS:
         return _statuses(record) if record.party == seen.facts.exec_peer else []
     if record.message is None or topic_of(record).endswith(f".{topics.START_METHOD}"):
         status = data_of(record).get("status")
@@ -86,7 +86,7 @@ def _fold_ended(had: Ended | None, status: int | None, record: Record, _seen: Se
     if status is None:
         return None  # another start, or the job has ended
     had = had or Ended()
-    if topic_of(record) == topics.KVS_COMMIT:
+    if topic_of(record) in topics.COMMITS:
         return had.but(shells=status, noted=record.n) if status > had.shells else had
     return had if had.said else had.but(finish=status, said=record.n)
 
@@ -112,7 +112,7 @@ def finishes(record: Record, seen: Seen) -> Iterator[tuple[int, int, int, Place]
     """
     if record.party != seen.facts.exec_peer:
         return
-    if topic_of(record) == topics.KVS_COMMIT:
+    if topic_of(record) in topics.COMMITS:
         for jobid, status in _statuses(record):
             ended: Ended | None = seen.at(ENDED, jobid)
             if ended is not None and ended.said:
