@@ -39,18 +39,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return is_left_out or None
 
 
-KNOWN_FAILURES = tuple(
-    line
-    for line in (Path(__file__).parent / "tests" / "known_failures.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(KNOWN_FAILURES):
-            reason = "tests/known_failures.txt: to be mended"
-            item.add_marker(pytest.mark.xfail(strict=False, reason=reason))
         if item.nodeid.startswith(TESTS_OF_TESTS):
             item.add_marker("gate")
 
