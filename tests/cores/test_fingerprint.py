@@ -20,6 +20,7 @@ from flux_trio.cores.kvs.ops import Append, Op, Put
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.state import CorePart, Part
+from flux_trio.editions import CLASSIC
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event, format_eventlog, job_key
 from flux_trio.formats.meanings import (
@@ -119,7 +120,7 @@ class Others(Part):
 
 class OtherCore(CorePart):
     def __init__(self, jobid: int, now: float) -> None:
-        self.outbox = Outbox[Call, Any, str]()
+        self.outbox = Outbox[Call, Any, str](CLASSIC)
         self.outbox.now = now
         self.others = others = Others()
         others.holders = [Holder(jobid, now + 5), Holder(jobid + 1, now + 9)]
@@ -132,7 +133,7 @@ class OtherCore(CorePart):
 
 class Core(CorePart):
     def __init__(self) -> None:
-        self.outbox = Outbox[Call, Any, tuple[str, JobId]]()
+        self.outbox = Outbox[Call, Any, tuple[str, JobId]](CLASSIC)
         self.outbox.now = NOW
         self.jobs = Jobs()
 

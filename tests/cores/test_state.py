@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.state import Part, StateError, put_down, take_up
+from flux_trio.editions import CLASSIC
 from flux_trio.formats import Idset
 from flux_trio.messages import Errno, Flag, Response
 
@@ -33,7 +34,7 @@ class Core(Part):
     def __init__(self) -> None:
         self.one = Held()
         self.other = Held()
-        self.outbox = Outbox[str, Any, str]()
+        self.outbox = Outbox[str, Any, str](CLASSIC)
         self.then = self.one.__init__  # wiring: not looked at
 
 
