@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 import trio
@@ -104,6 +104,13 @@ async def test_the_page_has_no_request_that_there_is_not() -> None:
     assert {line.split("`")[1] for line in table} == set(ASKED)
 
 
+IN_CURRENT: Final = {
+    *(topics.KVS_LOOKUP_PLUS, topics.KVS_GETROOT, topics.KVS_WAIT_VERSION),
+    *(topics.KVS_NAMESPACE_CREATE, topics.KVS_NAMESPACE_REMOVE, topics.KVS_NAMESPACE_LIST),
+}
+"""Not known in the classic edition, which the page is about; `test_kvs_flux.py` asks them."""
+
+
 async def test_every_request_that_a_service_knows_is_on_the_page(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -118,4 +125,5 @@ async def test_every_request_that_a_service_knows_is_on_the_page(
                 counted = await handle.call(topics.stats_of(service))
                 named |= set(counted.get("requests", ()))
         services = set(instance.router.services)
-    assert {topic for topic in named if service_of(topic) in services} == set(ASKED)
+    known = {topic for topic in named if service_of(topic) in services}
+    assert known - IN_CURRENT == set(ASKED)
