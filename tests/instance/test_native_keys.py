@@ -43,7 +43,7 @@ from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.testing import simulated_instance
 from flux_trio.transports import Connection, Credentials, memory_pair
 
-CAPTURES = Path(__file__).parents[1] / "data" / "wire-captures" / "requests.jsonl"
+CAPTURES = Path(__file__).parents[1] / "data" / "wire-requests.jsonl"
 OWNER = Credentials(1000, ROLE_OWNER | ROLE_LOCAL, "owner")
 WAIT_S = 0.5  # of the virtual clock
 WRONG: Any = [[]]  # of no key's type

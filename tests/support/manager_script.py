@@ -481,9 +481,10 @@ def start_answer(jobid: int, kind: str, service: str = "job-exec") -> Response:
 
 
 def _is_of_r(lookup: Request, topic: str) -> bool:
-    assert isinstance(lookup.payload, dict)
+    if topic not in topics.LOOKUPS or not isinstance(lookup.payload, dict):
+        return False
     keys = lookup.payload.get("keys", ())
-    return topic in topics.LOOKUPS and bool(keys) and all(each.endswith(".R") for each in keys)
+    return bool(keys) and all(each.endswith(".R") for each in keys)
 
 
 def _granted(inputs: Iterable[Any]) -> list[int]:

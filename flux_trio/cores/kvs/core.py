@@ -334,6 +334,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._queue.append(read)
 
     def _disconnect(self, request: Request) -> None:
+        if not (request.is_owner or self._words.is_flux):
+            return  # every request of a guest was refused
         self._flux.leave(request.sender)
         self._queue = without_answers(self._queue, request.sender)
         self._room.held.leave(request.sender)
