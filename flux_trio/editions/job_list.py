@@ -251,6 +251,11 @@ class UpdateWatch(msgspec.Struct, frozen=True):
     flags: int = 0  # 0; others are refused
 
 
+def updated(key: str, value: Any) -> Payload:
+    """Return a job-info.update-watch response: R or the jobspec, under its name."""
+    return {key: value}
+
+
 class WatchedLine(msgspec.Struct, frozen=True):
     """A job-info.eventlog-watch response: one line of the eventlog.
 

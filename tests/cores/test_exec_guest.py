@@ -176,9 +176,9 @@ def test_a_job_that_has_ended_takes_no_input_as_if_it_had_no_shell() -> None:
     ("payload", "text"),
     [
         (None, "payload: expected an object"),
-        (data("a", rank="1"), "expected stream stdin of rank all, got 'stdin' of rank '1'"),
+        (data("a", rank="1"), "Invalid enum value '1' - at `$.rank`"),
         (data("%", encoding="base64"), "data: expected base64"),
-        ({"stream": "stdin", "data": 7}, "data: expected text, got int"),
+        ({"stream": "stdin", "data": 7}, "Expected `str`, got `int` - at `$.data`"),
     ],
 )
 def test_what_is_no_input_is_refused(payload: Any, text: str) -> None:

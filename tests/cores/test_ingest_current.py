@@ -45,7 +45,7 @@ def test_nobody_is_asked_whether_a_job_can_run_if_the_validators_do_not_say_so(
 ) -> None:
     text = f'edition = "current"\n[ingest.validator]\nplugins = {plugins}'
     actions = Script(config=parse_config(text))(submission())
-    assert {each.topic for each in actions} == {"kvs.commit"}
+    assert {each.topic for each in actions} == {"store.commit"}
     asking = Script(
         config=parse_config(text.replace("= [", '= ["feasibility", ').replace(", ]", "]"))
     )

@@ -10,6 +10,7 @@ from flux_trio.cores.job_list.choosing import LOOKS_MAX, SLICE_JOBS
 from flux_trio.cores.job_list.details import FACTS_MAX, Details
 from flux_trio.cores.job_list.exchange import Exchange
 from flux_trio.cores.job_list.records import Record
+from flux_trio.editions import CLASSIC
 from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Errno, topics
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobResult, JobState
@@ -362,7 +363,7 @@ def test_facts_are_kept_until_an_update(listed: ListedJobs) -> None:
 
 
 def test_kept_facts_are_bounded() -> None:
-    details = Details(Exchange())
+    details = Details(Exchange(CLASSIC))
     for jobid in range(FACTS_MAX + 10):
         details.known([Record(jobid, submitted())], [(jobid, "jobspec")], ["{}"])
     assert list(details.keys_of([Record(n, submitted()) for n in (0, FACTS_MAX)])) == [

@@ -14,6 +14,7 @@ from flux_trio.cores.job_list.exchange import Exchange
 from flux_trio.cores.job_list.listing import LIST_BYTES_MAX, SLICE_JOBS
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.job_list.rows import PAGE_BYTES_MAX, ROW_BYTES_MAX
+from flux_trio.editions import CLASSIC
 from flux_trio.messages import Errno, topics
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.protocols import JobState
@@ -123,7 +124,7 @@ def test_job_that_is_too_long_for_a_slice_is_read_alone(
 
 
 def test_kept_facts_are_bounded_by_their_length() -> None:
-    kept = Details(Exchange())
+    kept = Details(Exchange(CLASSIC))
     text = msgspec.json.encode(
         {
             "version": 1,

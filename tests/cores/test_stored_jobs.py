@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.kvs_calls import change_in, commit_ops, count_in, page_in, value_in, values_in
+from flux_trio.cores.kvs_calls import (
+    change_in,
+    commit_ops,
+    count_in,
+    page_in,
+    value_in,
+    values_in,
+    written,
+)
 from flux_trio.cores.stored_jobs import JobsWanted, active_in, fold_eventlog, read_r
+from flux_trio.editions import CLASSIC
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, FluxError, Response
 from flux_trio.protocols import Job, JobState
@@ -42,8 +51,9 @@ def test_absent_key_has_no_value() -> None:
 
 def test_commit_says_wait_only_to_refuse_to_wait() -> None:
     ops = [["put", "a", "1"]]
-    assert commit_ops(ops) == ("kvs.commit", {"ops": ops})
-    assert commit_ops(ops, wait=False) == ("kvs.commit", {"ops": ops, "wait": False})
+    assert written(commit_ops(ops), CLASSIC.kvs) == ("kvs.commit", {"ops": ops})
+    asked = written(commit_ops(ops, wait=False), CLASSIC.kvs)
+    assert asked == ("kvs.commit", {"ops": ops, "wait": False})
 
 
 def test_page_of_active_jobs_says_where_the_next_begins() -> None:
@@ -62,9 +72,9 @@ def test_values_come_by_job() -> None:
 def test_values_that_come_in_slices_are_those_of_the_jobs_they_belong_to() -> None:
     wanted: JobsWanted | None = JobsWanted((1, 2), ("eventlog", "jobspec", "R"))
     read = []
-    stored = {key: key[-1] for key in JobsWanted.ask(wanted)[1]["keys"]}
+    stored = {key: key[-1] for key in JobsWanted.ask(wanted).keys}
     while wanted is not None:
-        keys = wanted.ask()[1]["keys"]
+        keys = wanted.ask().keys
         jobs, wanted = wanted.take([stored[key] for key in keys[:2]])
         read += jobs
     assert read == [(1, ["g", "c", "R"]), (2, ["g", "c", "R"])]

@@ -228,13 +228,15 @@ JOBSPEC = "attributes of a jobspec (RFC 14, 25), which is a format and no payloa
 RESOURCE_LOG = "contexts of the resource eventlog in the kvs, which none of these RFCs describes"
 TURNS = "turns of cores in a trace, which is a format of our own"
 OTHER_FORMATS = {
-    "cores/exec/tasks.py": ({"type"}, JOBSPEC),
+    "cores/exec/simulation.py": ({"wait_status"}, JOBSPEC),
+    "cores/exec/tasks.py": ({"data", "encoding", "mode", "path", "type"}, JOBSPEC),
     "cores/ingest/feasibility.py": ({"resources"}, JOBSPEC),
     "cores/exec/templates.py": ({"name"}, "tags that a user may put into a command"),
     "cores/job_list/constraint.py": (
         {"pending", "ranks", "userid"},
         "operators of flux-core's constraint of a list, which none of these RFCs describes",
     ),
+    "cores/job_list/changes.py": ({"priority"}, "the state, of which the statistics have a number"),
     "cores/job_list/records.py": ({"priority"}, "the state, of which a row has the time"),
     "cores/job_index.py": ({"name"}, JOBSPEC),
     "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),
@@ -243,6 +245,7 @@ OTHER_FORMATS = {
     "cores/resource/core.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/downs.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/administration.py": ({"reason"}, RESOURCE_LOG),
+    "cores/resource/journal.py": ({"R", "online", "ranks"}, RESOURCE_LOG),
     "services/recorded_core.py": ({"version"}, TURNS),
 }
 KEYS = keys_of([rfc21, rfc24, rfc27, rfc28, rfc32, rfc33])

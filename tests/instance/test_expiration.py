@@ -95,9 +95,6 @@ async def test_a_module_that_is_loaded_later_knows_the_new_end(
         await instance.set_expiration(LATER)
         async with instance.connect() as handle:
             await handle.call(topics.MODULE_RELOAD, {"name": module})
-            if module == "resource":  # the scheduler has left with it
-                await trio.testing.wait_all_tasks_blocked()
-                await handle.call(topics.MODULE_LOAD, {"name": "sched"})
         await trio.sleep(200)  # beyond the old end
         jobid = await submit(instance, duration=500, run_s=1)
         await trio.sleep(10)

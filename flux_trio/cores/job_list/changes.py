@@ -135,7 +135,7 @@ class Changes(Part):
             text = f"{stream.key}: cannot apply its updates: {error}"
             self._end(stream, respond_error(stream.request, Errno.EINVAL, text))
             return
-        self._exchange.send(respond_stream(stream.request, {stream.key: value}))
+        self._exchange.send(respond_stream(stream.request, job_list.updated(stream.key, value)))
 
     def _tell_last(self, stream: _Updates, record: Record) -> None:
         self._tell(stream, record)

@@ -27,6 +27,10 @@ LONG_TEXT: Final = "6.response.4"
 UNFREED: Final = "27.free.6"
 SUSPENSION: Final = "unexplained.suspension"
 
+STATUS: Final = "32.start.32"
+"""Its rule reads the log of a job's shells, which a program need not write; the acts that are about
+it look at the status themselves."""
+
 PROGRAM: Final = "the program"
 """The name of the program in what is found, whatever names its lives have had as peers."""
 
@@ -163,7 +167,7 @@ class Jury:
             shown.update(dict.fromkeys(each.act.clauses, int(each.is_clean)))
         for clause, times in shown.items():
             judged = clause in {rule.clause for rule in self._rules}
-            if times and not judged:
+            if times and (clause == STATUS or not judged):
                 verdicts[clause] = Verdict.KEPT
             elif not times and clause in verdicts:
                 verdicts[clause] = Verdict.NOT_EXERCISED
