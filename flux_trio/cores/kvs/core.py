@@ -158,7 +158,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                     {
                         topics.KVS_NAMESPACE_CREATE: self._create,
                         topics.KVS_NAMESPACE_REMOVE: self._remove,
-                        topics.KVS_NAMESPACE_LIST: self._flux.list,
+                        topics.KVS_NAMESPACE_LIST: self._flux.list_namespaces,
                     }
                     if words.is_flux
                     else {topics.KVS_LOOKUP: self._lookup}

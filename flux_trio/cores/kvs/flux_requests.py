@@ -156,7 +156,7 @@ class FluxRequests(Part):
             self._outbox.send(respond_error(wait.request, Errno.ENOTSUP, gone))
         return Commit(request, ops, checked_bytes(ops))
 
-    def list(self, request: Request) -> None:
+    def list_namespaces(self, request: Request) -> None:
         """kvs.namespace-list: answer with all namespaces."""
         listed = flux_kvs.NAMESPACE_LIST.write(self._namespaces.listed())
         self._outbox.send(respond(request, listed))
