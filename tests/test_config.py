@@ -93,8 +93,9 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
     [
         (
             'editon = "classic"',
-            "site.toml: expected the keys edition, access, broker, resource, fake-resources, sched, "
-            'exec, ingest, kvs, job-manager, policy, queues, got "editon"; did you mean edition?',
+            "site.toml: expected the keys edition, access, broker, resource, fake-resources, "
+            "sched, exec, ingest, kvs, job-manager, policy, queues, "
+            'got "editon"; did you mean edition?',
         ),
         (
             "[sched]\npolcy = 1",
