@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import flux_trio.editions
 from flux_trio.formats import Jobspec
 from flux_trio.messages import USERID_UNKNOWN, topics
 from flux_trio.protocols import ACTIVE, JobFlag
+from tests.support.kvs_words import commit_of, lookup_of
 
 _RUN: Final = {"system.exec.test.run_duration": 3600.0}
 JOB_SPEC: Final = Jobspec.from_command(["true"], attributes=_RUN).to_json()
@@ -43,7 +45,8 @@ def of_job(**more: Any) -> dict[str, Asked]:
 
 def submitted(urgency: int = 16, flags: int = 0, attributes: dict[str, Any] = _RUN) -> Asked:
     spec = Jobspec.from_command(["true"], attributes=attributes).to_json()
-    return Asked(lambda *_: {"jobspec": spec, "urgency": urgency, "flags": flags})
+    numbers = flags * flux_trio.editions.CLASSIC.first_flag  # those of a test's default edition
+    return Asked(lambda *_: {"jobspec": spec, "urgency": urgency, "flags": numbers})
 
 
 def farewell(service: str) -> dict[str, dict[str, Asked]]:
@@ -195,8 +198,8 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     },
     topics.INFO_UPDATES_CANCEL: plain({"matchtag": 5}),
     # the key-value store
-    topics.KVS_COMMIT: plain({"ops": [["put", "a", "1"]]}),
-    topics.KVS_LOOKUP: plain({"key": "resource.eventlog"}),
+    topics.KVS_COMMIT: plain(commit_of(["put", "a", "1"])),
+    topics.KVS_LOOKUP: plain(lookup_of("resource.eventlog")),
     topics.KVS_OWN.lookup_all: plain({"keys": ["a"]}),
     topics.KVS_OWN.dir: plain({"prefix": "job"}),
     topics.KVS_OWN.page: plain({"prefix": "job"}),

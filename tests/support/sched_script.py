@@ -10,7 +10,8 @@ from flux_trio.config import SchedConfig
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.editions import CLASSIC, Edition
-from flux_trio.formats import ResourceSet, job_key
+from flux_trio.editions.rfc28 import Grown
+from flux_trio.formats import Idset, ResourceSet, job_key
 from flux_trio.messages import Errno, Request, Response, service_of, topics
 from flux_trio.trace.kvs import operations_of
 from tests.support.asking import asked
@@ -56,6 +57,7 @@ class SchedScript:
         queues: Mapping[str, str] | None = None,
         **config: Any,
     ) -> None:
+        self.edition = edition
         settings = SchedConfig(policy=policy, **config)
         self.core = SchedCore(settings, edition, queues, parents)
         self.now = START
@@ -105,10 +107,10 @@ class SchedScript:
         """One response to resource.acquire."""
         return self.turn(answer(self.started[0], payload))
 
-    def grow(self, resources: ResourceSet, online: str | None = None) -> list[Any]:
-        """A grow response, everything online unless said otherwise."""
-        up = str(resources.ranks) if online is None else online
-        return self.acquired(type="grow", resources=resources.to_json(), online=up, offline="")
+    def grow(self, resources: ResourceSet) -> list[Any]:
+        """`resources` come, everything online."""
+        grown = Grown(resources, resources.ranks, Idset())
+        return self.turn(answer(self.started[0], self.edition.changes.write([grown])))
 
     def attach(self, resources: ResourceSet, **running: ResourceSet) -> list[Any]:
         """Up to the answer to ready; `running` is R by "jN". What the core did about that."""
