@@ -35,6 +35,7 @@ EXPECTED: Final[dict[str, str]] = {
     "ALLOC IDLE DENY": "scheduler denies a job that it was not asked for",
     "ALLOC IDLE CANCELED": "scheduler answers a cancel that was not sent, or answers it twice",
     "ALLOC IDLE FREED": "scheduler answers a free that was not sent",
+    "ALLOC PENDING FREED": "scheduler answers a free that was not sent",
     "ALLOC PENDING CANCELED": "scheduler answers a cancel that was not sent",
     "ALLOC ALLOCATED HELLO": "job manager tells a scheduler twice of a job",
     "ALLOC ALLOCATED SUCCESS": "scheduler answers twice",
