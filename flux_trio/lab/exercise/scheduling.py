@@ -103,10 +103,12 @@ async def _more_than_fit(stage: Stage) -> None:
     (DOUBLE, "27.free.5"),
 )
 async def _large_more_than_fit(stage: Stage) -> None:
+    jobids: list[int] = []
     for _ in range(3):
-        await many(stage, 3, ntasks=3)
-        await many(stage, 2, nnodes=2, ntasks=4)
-        await stage.submit(nnodes=NNODES, ntasks=2 * NNODES)
+        jobids += await many(stage, 3, ntasks=3)
+        jobids += await many(stage, 2, nnodes=2, ntasks=4)
+        jobids.append(await stage.submit(nnodes=NNODES, ntasks=2 * NNODES))
+    await all_have(stage, jobids, "clean", "27.free.5")
 
 
 @SCHED_ACTS.act(
