@@ -107,10 +107,10 @@ ROWS: Final = (
     ),
     Row(
         "slow",
-        "it looks at the queue after five seconds",
+        "it looks at the queue after a minute",
         '  else if (request.matchtag) flux.respond(request, "not here", ENOSYS);\n  schedule();\n',
         '  else if (request.matchtag) flux.respond(request, "not here", ENOSYS);\n'
-        "  setTimeout(schedule, 5000);\n",
+        "  setTimeout(schedule, 60000);\n",
         "27.alloc.12",
     ),
     Row(
