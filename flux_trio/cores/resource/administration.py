@@ -116,11 +116,13 @@ class Drains(Marks[_Context, Drain]):
 class Administration(Part):
     """The drained targets of an `inventory`, and those that are down."""
 
+    stamped: Stamp  # timestamp of the last event
+
     def __init__(self, inventory: ResourceSet) -> None:
         self.hosts = Hosts(inventory)
         self.drains = Drains(self.hosts)
         self.downs = Downs(self.hosts)
-        self.stamped: Stamp = 0.0  # timestamp of the last event
+        self.stamped = 0.0
         self._inventory = inventory
 
     @property
