@@ -14,6 +14,7 @@ from flux_trio.messages import Errno, FluxError, Request, Response
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
+from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, inactive, pending, running
 from tests.support.listing import ListedJobs
 
@@ -345,6 +346,24 @@ def test_a_job_that_is_over_without_that_state_is_told(listed: ListedJobs) -> No
     listed.tell_all(1, [raised, Event(3.0, "clean")], len(pending()))
     ((errnum, found),) = listed.take_sent()
     assert (errnum, found["job"]["state"]) == (0, int(JobState.INACTIVE))
+
+
+def test_an_event_costs_no_more_for_those_who_wait_for_other_jobs() -> None:
+    def cost(number: int) -> int:
+        listed = ListedJobs()
+        for jobid in (1, 2):
+            listed.store_log(jobid, pending(userid=7))
+            listed.store_jobspec(jobid, "true")
+        listed.start()
+        of_job_2 = {"id": 2, "attrs": ["state"], "state": int(JobState.RUN)}
+        updates = {"id": 2, "key": "jobspec", "flags": 0}
+        for tag in range(1, number + 1):
+            assert listed.ask("job-list.list-id", of_job_2, tag=1000 + tag) == []
+            listed.ask(UPDATES, updates, streaming=True, tag=2000 + tag)
+        memo = Event(7.0, "memo", {"a": 1})
+        return count_steps(lambda: listed.tell((1, len(pending()), memo)))
+
+    assert cost(200) < 2 * cost(10)
 
 
 def test_numbers_of_jobs_are_told_again_when_they_change(listed: ListedJobs) -> None:

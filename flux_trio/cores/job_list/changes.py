@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container
 from typing import Any, Final
 
 from flux_trio.cores.job_list.details import JOBSPEC, R, current_jobspec, current_r
@@ -166,10 +167,11 @@ class Changes(Part):
         self._waiting.setdefault(record.id, []).append(request)
         return True
 
-    def pop_waiting(self) -> list[Request]:
-        """Remove and return the requests whose jobs may have come to their states."""
-        waiting, self._waiting = self._waiting, {}
-        return [request for of_job in waiting.values() for request in of_job]
+    def pop_waiting(self, changed: Container[JobId]) -> list[Request]:
+        """Remove and return the requests whose jobs may have come to their states, or are gone."""
+        jobs = self._records.jobs
+        due = [each for each in self._waiting if each in changed or each not in jobs]
+        return [request for jobid in due for request in self._waiting.pop(jobid)]
 
     # --- job-stats as a stream
 
@@ -185,14 +187,20 @@ class Changes(Part):
 
     # --- what happens meanwhile
 
-    def end_turn(self, *, is_changed: bool) -> None:
-        """Tell the streams about the jobs of this turn."""
-        for stream in self._updates.all_open():
-            record = self._records.jobs.get(stream.jobid)
-            if record is not None and not stream.asked:
-                self._tell(stream, record)
-        if is_changed and len(self._stats) and STATS_TIMER not in self._exchange.timers:
+    def end_turn(self, changed: Collection[JobId]) -> None:
+        """Tell the streams about the jobs that have changed in this turn."""
+        if len(self._updates):
+            for jobid in sorted(changed):
+                self._tell_about(jobid)
+        if changed and len(self._stats) and STATS_TIMER not in self._exchange.timers:
             self._exchange.set_timer(STATS_TIMER, self._exchange.now + STATS_S)
+
+    def _tell_about(self, jobid: JobId) -> None:
+        record = self._records.jobs.get(jobid)
+        if record is not None:
+            for stream in self._updates.of_job(jobid):
+                if not stream.asked:
+                    self._tell(stream, record)
 
     def ended(self, record: Record) -> None:
         """Tell the last value of a job that is over, and end its streams."""

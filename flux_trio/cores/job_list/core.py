@@ -163,12 +163,12 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             requests = [*self._asked.pop_late(), *requests]
         if requests:
             self._follower.catch_up()
-        is_changed = self._records.is_changed
+        changed = self._records.changed
         self._settle()
-        if is_changed:
-            requests = [*self._changes.pop_waiting(), *requests]
+        if changed:
+            requests = [*self._changes.pop_waiting(changed), *requests]
         self._answer(requests)
-        self._changes.end_turn(is_changed=is_changed)
+        self._changes.end_turn(changed)
         return self._exchange.pop_actions()
 
     def _settle(self) -> None:

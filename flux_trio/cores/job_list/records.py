@@ -264,9 +264,9 @@ class Records(Part):
         self._unsorted = True
 
     @property
-    def is_changed(self) -> bool:
-        """Return whether a job has changed in this turn."""
-        return bool(self._changed)
+    def changed(self) -> set[JobId]:
+        """The jobs that have changed in this turn, or were found to be over."""
+        return {*self._changed, *(record.id for record in self._dropped)}
 
     def settle(self) -> list[Record]:
         """Put changed jobs into their places; return the jobs that became inactive."""
