@@ -8,8 +8,8 @@ then the reads that waited. Commits are stored in the order in which they came. 
 its sender committed before it, and nothing that its sender committed after it. Only the instance
 owner is served by what only we have.
 
-A full disk is not an error (`room.py`). Any other error of the store is final: the service refuses
-all later commits.
+A full disk is not an error (`disk_room.py`). Any other error of the store is final: the service
+refuses all later commits.
 
 A backup copies the whole store into a file while it is in use; one copy at a time.
 
@@ -143,28 +143,26 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         self._failed = None  # set once a transaction failed; never cleared
         self._early = [] if words.is_flux else None  # until the namespaces are read; then None
         own, credit = words.own, topics.credit_of(words.own.watch)
-        self._methods = Methods(
-            for_owner={
-                own.commit: self._commit,
-                own.lookup_all: self._lookup_all,
-                own.dir: self._dir,
-                own.page: self._page,
-                own.count_below: self._count,
-                own.watch: self._watch,
-                credit: self._watch_credit,
-                own.cancel: self._watches.cancel,
-                own.backup: self._backups.make,
-                **(
-                    {
-                        topics.KVS_NAMESPACE_CREATE: self._create,
-                        topics.KVS_NAMESPACE_REMOVE: self._remove,
-                        topics.KVS_NAMESPACE_LIST: self._flux.list_namespaces,
-                    }
-                    if words.is_flux
-                    else {topics.KVS_LOOKUP: self._lookup}
-                ),
-            },
-            for_all={
+        for_owner = {
+            own.commit: self._commit,
+            own.lookup_all: self._lookup_all,
+            own.dir: self._dir,
+            own.page: self._page,
+            own.count_below: self._count,
+            own.watch: self._watch,
+            credit: self._watch_credit,
+            own.cancel: self._watches.cancel,
+            own.backup: self._backups.make,
+        }
+        for_all = {}
+        farewells = dict.fromkeys(words.services, self._disconnect)
+        if words.is_flux:
+            for_owner |= {
+                topics.KVS_NAMESPACE_CREATE: self._create,
+                topics.KVS_NAMESPACE_REMOVE: self._remove,
+                topics.KVS_NAMESPACE_LIST: self._flux.list_namespaces,
+            }
+            for_all = {
                 topics.KVS_LOOKUP: self._lookup_tree,
                 topics.KVS_LOOKUP_PLUS: self._lookup_tree,
                 topics.KVS_COMMIT: self._commit_tree,
@@ -173,17 +171,11 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                 topics.KVS_WATCH_LOOKUP: self._tree_watches.open,
                 topics.KVS_WATCH_CANCEL: self._tree_watches.cancel,
             }
-            if words.is_flux
-            else {},
-            stats=(topics.stats_of(topics.KVS), self._stats),
-            farewells={
-                service: self._watch_disconnect
-                if service == topics.KVS_WATCHES
-                else self._disconnect
-                for service in words.services
-            },
-            forget=self._outbox.forget,
-        )
+            farewells[topics.KVS_WATCHES] = self._watch_disconnect
+        else:
+            for_owner[topics.KVS_LOOKUP] = self._lookup
+        stats = (topics.stats_of(topics.KVS), self._stats)
+        self._methods = Methods(for_owner, for_all, stats, farewells, self._outbox.forget)
 
     def start(self, now: float) -> list[KvsAction]:
         self._outbox.now = now

@@ -22,6 +22,7 @@ from flux_trio.cores.kvs.tree_watches import TreeWatches
 from flux_trio.cores.kvs.trees import (
     Place,
     asked_of,
+    check_flags,
     normalized,
     operations_of,
     ops_of,
@@ -231,10 +232,3 @@ def tree_asked(place: Place, flags: int) -> TreeAsked:
     in_pieces = is_output and job_directory_of(place.stored) is not None
     hidden = OWN_NAMES if not place.stored else ()
     return TreeAsked(place.stored, wants_entries(flags), hidden, in_pieces)
-
-
-def check_flags(request: Request, flags: int, known: int) -> None:
-    """Raise FluxError(EPROTO) for a flag that this method has not."""
-    if flags & ~known:
-        text = f"{request.topic}: flags: expected a sum of flags in {known}, got {flags}"
-        raise FluxError(Errno.EPROTO, text)

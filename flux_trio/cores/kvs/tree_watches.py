@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from flux_trio.cores.kvs.held_requests import TreeRead
 from flux_trio.cores.kvs.namespaces import Namespaces, stored_key
 from flux_trio.cores.kvs.ops import KvsOutbox, Op, Put, TreeAsked, TreeFound, Unlink
-from flux_trio.cores.kvs.trees import Place, above, normalized, tree_of, wants_entries
+from flux_trio.cores.kvs.trees import Place, above, check_flags, normalized, tree_of, wants_entries
 from flux_trio.cores.kvs.watches import KeyStream, StreamsByKey
 from flux_trio.cores.state import Part
 from flux_trio.cores.streams import Credit, Streams
@@ -92,9 +92,7 @@ class TreeWatches(Part):
 
     def _check(self, request: Request, asked: flux_kvs.LookupAt) -> None:
         flags = asked.flags
-        if flags & ~flux_kvs.WATCH_FLAGS:
-            text = f"{request.topic}: flags: expected a sum of flags in {flux_kvs.WATCH_FLAGS}, "
-            raise FluxError(Errno.EPROTO, f"{text}got {flags}")
+        check_flags(request, flags, flux_kvs.WATCH_FLAGS)
         if asked.rootdir is not None:
             raise FluxError(Errno.EPROTO, f"{request.topic}: a root does not change: no watch")
         for flag, name in ((WATCH, "watch"), (STREAM, "stream")):

@@ -18,12 +18,19 @@ from flux_trio.cores.kvs.ops import Append, Op, Put, TreeAsked, TreeFound, Unlin
 from flux_trio.editions import flux_kvs
 from flux_trio.formats import FormatError, treeobj
 from flux_trio.formats.meanings import JsonObject, KvsKey
-from flux_trio.messages import Errno, FluxError
+from flux_trio.messages import Errno, FluxError, Request
 
 Found: TypeAlias = Mapping[str, TreeFound]
 """What was read, by key."""
 
 _OF_JOB: Final = 6  # names in job.<dothex>.<name>, which are never in the way of each other
+
+
+def check_flags(request: Request, flags: int, known: int) -> None:
+    """Raise FluxError(EPROTO) for a flag that this method has not."""
+    if flags & ~known:
+        text = f"{request.topic}: flags: expected a sum of flags in {known}, got {flags}"
+        raise FluxError(Errno.EPROTO, text)
 
 
 def normalized(key: str) -> str:
