@@ -27,7 +27,14 @@ import trio
 from flux_trio.broker.connections import on_flux_wire
 from flux_trio.broker.door_topics import DoorTopics
 from flux_trio.broker.handle import LocalHandle
-from flux_trio.broker.process import GRACE_S, SLOW_S, ProcessEnded, end_process, exit_text
+from flux_trio.broker.process import (
+    GRACE_S,
+    SLOW_S,
+    ProcessEnded,
+    end_process,
+    exit_text,
+    send_to_process,
+)
 from flux_trio.broker.router import Router
 from flux_trio.broker.supervisor import ModuleSpec
 from flux_trio.editions.rfc05 import (
@@ -50,7 +57,6 @@ from flux_trio.messages import (
     Errno,
     FluxError,
     Level,
-    LocalProtocolError,
     Message,
     Request,
     Response,
@@ -248,19 +254,7 @@ class _ModuleProcess:
             if is_end_of_stream:
                 self._streams.discard(message.matchtag)
             message = on_flux_wire(message, (), was_stream=is_end_of_stream)
-        while True:
-            try:
-                self._connection.send_nowait(message)
-            except ConnectionOverflow:
-                await self._connection.wait_room()  # meanwhile the inbox of the module grows
-                continue
-            except ConnectionClosed:
-                pass  # the process ends, or is killed
-            except LocalProtocolError as error:  # usually because of its size
-                self._handle.log(Level.ERR, str(error))
-                if isinstance(message, Request):
-                    self._handle.answer(respond_error(message, Errno.EMSGSIZE, str(error)))
-            return
+        await send_to_process(self._handle, self._connection, message)
 
     async def _forward_from_process(self) -> None:
         try:

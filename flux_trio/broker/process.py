@@ -187,11 +187,11 @@ async def _forward_from_process(handle: LocalHandle, connection: Connection) -> 
 async def _forward_to_process(handle: LocalHandle, connection: Connection) -> None:
     while True:
         for message in await handle.receive():
-            if not await _send_to_process(handle, connection, message):
+            if not await send_to_process(handle, connection, message):
                 return
 
 
-async def _send_to_process(handle: LocalHandle, connection: Connection, message: Message) -> bool:
+async def send_to_process(handle: LocalHandle, connection: Connection, message: Message) -> bool:
     """Queue `message` for the process, or refuse it; return False if the connection is gone."""
     while True:
         try:
@@ -212,8 +212,10 @@ async def _refuse(handle: LocalHandle, connection: Connection, message: Message,
     if isinstance(message, Request):
         handle.answer(respond_error(message, Errno.EMSGSIZE, text))
     elif isinstance(message, Response) and not message.errnum:
-        failed = Response(message.topic, text, int(Errno.EMSGSIZE), message.matchtag)
-        await _send_to_process(handle, connection, failed)
+        failed = Response(
+            message.topic, text, int(Errno.EMSGSIZE), message.matchtag, rolemask=message.rolemask
+        )
+        await send_to_process(handle, connection, failed)
 
 
 async def _first_line(process: trio.Process) -> str:
