@@ -47,17 +47,12 @@ async def _rate(script: Path, jobs: int) -> float:
 
 
 async def _with(scheduler: Scheduler, script: Path, jobs: int) -> float:
-    if not scheduler.is_ours:
-        await scheduler.load()
-        try:
-            return await _rate(script, jobs)
-        finally:
-            await scheduler.remove()
-    await scheduler.start()
+    is_ours = scheduler.is_ours
+    await (scheduler.start() if is_ours else scheduler.load())
     try:
         return await _rate(script, jobs)
     finally:
-        await scheduler.end()
+        await (scheduler.end() if is_ours else scheduler.remove())
 
 
 async def main(nodes: int, jobs: int, repeats: int, schedulers: list[str]) -> None:

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import tomli_w
 
+from flux_trio.formats import Idset
+
 BOOTSTRAP: Final = "bootstrap"  # the table that says how brokers find each other
 SHELL: Final = "/bin/sh"
 
@@ -70,23 +72,18 @@ def personality(size: int, hosts: str, where: Path) -> dict[str, Any]:
         return {}
     tables: dict[str, Any] = {}
     ncores = os.cpu_count() or 1
-    encode = ["flux", "R", "encode", f"-r{upto(size)}"]
+    encode = ["flux", "R", "encode", f"-r{Idset.of(range(size))}"]
     if name == "job":
         ncores = int(os.environ.get("TEST_UNDER_FLUX_CORES_PER_RANK", "2"))
         mode, _, limit = os.environ.get("TEST_UNDER_FLUX_SCHED_SIMPLE_MODE", "limited=8").partition(
             "="
         )
         tables["sched"] = {"mode": mode, **({"limit": int(limit)} if limit else {})}
-    encode += [f"-c{upto(ncores)}", *([f"-H{hosts}"] if hosts else [])]
+    encode += [f"-c{Idset.of(range(ncores))}", *([f"-H{hosts}"] if hosts else [])]
     resources = where / "R"
     resources.write_bytes(subprocess.run(encode, stdout=subprocess.PIPE, check=True).stdout)
     tables["resource"] = {"path": str(resources), "noverify": True}
     return tables
-
-
-def upto(count: int) -> str:
-    """Return the idset of so many numbers from 0."""
-    return "0" if count == 1 else f"0-{count - 1}"
 
 
 def command_of(words: list[str]) -> list[str]:
