@@ -24,6 +24,7 @@ import trio
 
 from flux_trio.clock import Durations
 from flux_trio.process.private import untrusted
+from flux_trio.process.proc import PROC, process_ids
 from flux_trio.process.threads import OWN
 
 LINE_BYTES_MAX: Final = 1000  # of output; a longer line is split
@@ -160,11 +161,11 @@ async def run_to_end(
 
 def marked(variable: str) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the processes of this machine that have `variable` (NAME=VALUE), with all variables."""
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for pid in process_ids():
         with suppress(OSError):  # it has ended, or belongs to another user
-            variables = path.read_bytes().split(b"\0")
+            variables = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
             if variable.encode() in variables:
-                yield int(path.parent.name), variables
+                yield pid, variables
 
 
 def _kill_marked(mark: str) -> None:

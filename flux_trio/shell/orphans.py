@@ -17,11 +17,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from flux_trio.process.proc import PROC, process_ids
 from flux_trio.shell.protocol import JOBS_NAME
 
 MARK_VARIABLE: Final = "FLUX_TRIO_SHELL"
@@ -31,7 +32,6 @@ _SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 # errors of /proc for a process that has ended, or that belongs to another user
 _HIDDEN: Final = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 _READ_BYTES: Final = 1 << 16
-_PROC: Final = Path("/proc")
 
 
 class Status(NamedTuple):
@@ -52,7 +52,7 @@ def become_subreaper() -> bool:
 
 def status_of(pid: int) -> Status | None:
     """Return the status of `pid`, or None if it has gone. Raises OSError if unreadable now."""
-    fields = _read(_PROC / str(pid) / "stat").rpartition(b")")[2].split()
+    fields = _read(PROC / str(pid) / "stat").rpartition(b")")[2].split()
     if not fields:
         return None
     return Status(fields[0].decode(), *(int(fields[place]) for place in (1, 2, 3, 19)))
@@ -73,7 +73,7 @@ class Orphans:
         self._children: int | None = None  # a file that stays open, since descriptors may run out
         with suppress(FileNotFoundError):  # a kernel without CONFIG_PROC_CHILDREN
             self._children = os.open(
-                _PROC / "self" / "task" / str(os.getpid()) / "children", os.O_RDONLY | os.O_CLOEXEC
+                PROC / "self" / "task" / str(os.getpid()) / "children", os.O_RDONLY | os.O_CLOEXEC
             )
         inherited = os.environ.get(MARK_VARIABLE, "").split()
         # the job in which this host's instance runs, if it is inside a job
@@ -88,7 +88,9 @@ class Orphans:
         """Return the children of this process: tasks and orphans."""
         if self._children is None:
             me = os.getpid()
-            return [pid for pid in _processes() if (found := status_of(pid)) and found.parent == me]
+            return [
+                pid for pid in process_ids() if (found := status_of(pid)) and found.parent == me
+            ]
         text = b""
         while part := os.pread(self._children, _READ_BYTES, len(text)):
             text += part
@@ -97,7 +99,7 @@ class Orphans:
     def marked(self) -> dict[int, int]:
         """Return the job of each process on this machine that has a mark of this directory."""
         me = os.getpid()
-        found = ((pid, self._marked_job(pid)) for pid in _processes() if pid != me)
+        found = ((pid, self._marked_job(pid)) for pid in process_ids() if pid != me)
         return {pid: jobid for pid, jobid in found if jobid is not None}
 
     def tasks_of(self, jobid: int, ntasks: int) -> set[int]:
@@ -133,7 +135,7 @@ class Orphans:
     def _job_of_output(self, pid: int) -> int | None:
         for descriptor in (1, 2):
             try:
-                target = str((_PROC / str(pid) / "fd" / str(descriptor)).readlink())
+                target = str((PROC / str(pid) / "fd" / str(descriptor)).readlink())
             except OSError as error:
                 if error.errno not in _HIDDEN:
                     raise
@@ -147,7 +149,7 @@ class Orphans:
 def _variable(pid: int, name: str) -> str:
     """Return a variable with which a process was executed; "" without it."""
     begin = name.encode() + b"="
-    for variable in _read(_PROC / str(pid) / "environ").split(b"\0"):
+    for variable in _read(PROC / str(pid) / "environ").split(b"\0"):
         if variable.startswith(begin):
             return variable[len(begin) :].decode(errors="replace")
     return ""
@@ -156,10 +158,6 @@ def _variable(pid: int, name: str) -> str:
 def _is_alive(pid: int) -> bool:
     status = status_of(pid)
     return status is not None and status.state not in ENDED
-
-
-def _processes() -> Iterator[int]:
-    return (int(path.name) for path in _PROC.iterdir() if path.name.isdecimal())
 
 
 def _read(path: Path) -> bytes:

@@ -7,13 +7,13 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, Protocol
 
 import trio
 
 from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.process.local import reap
+from flux_trio.process.proc import PROC, process_ids
 
 TERM_S: Final = 5.0
 """Seconds that the program has to end by itself after SIGTERM; then it gets SIGKILL."""
@@ -30,7 +30,7 @@ _RUNNABLE: Final = "R"
 def _is_crowded() -> bool:
     """Return whether somebody waits for a processor (proc(5), loadavg)."""
     try:
-        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+        running = int((PROC / "loadavg").read_text().split()[3].partition("/")[0])
     except OSError:
         return False
     return running > (os.cpu_count() or 1)
@@ -38,9 +38,9 @@ def _is_crowded() -> bool:
 
 def _session(sid: int) -> Iterator[tuple[str, int]]:
     """Yield the state, and the ticks of processor time, of each process of a session (proc(5))."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for pid in process_ids():
         with suppress(OSError):  # it has ended
-            fields = path.read_text().rpartition(")")[2].split()
+            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == sid:
                 yield fields[0], int(fields[11]) + int(fields[12])
 
