@@ -32,13 +32,15 @@ def open_streams(
     cwd: str,
     emptied: set[str] | None,
     pipe: int | None = None,
+    labeled: Mapping[str, str] = {},
 ) -> Iterator[tuple[int, int, int]]:
     """Yield descriptors for standard input, output and error, open during the block.
 
     `own` has the shell host's files in `directory`, which always exist; `asked` has the files that
     the job uses instead, by stream. `emptied` has the files that other tasks of the job have
     truncated; None means that no file is truncated. `pipe` is the standard input if it is not a
-    file. Raises OSError.
+    file. A task writes a stream of `labeled` to that file in `directory`, and the host copies it to
+    the job's file. Raises OSError.
     """
     with ExitStack() as files:
 
@@ -49,19 +51,25 @@ def open_streams(
             os.set_blocking(descriptor, True)  # tasks expect blocking files
             return descriptor
 
+        def opened_own(name: str) -> int:
+            descriptor = directory.open(name, _OUTPUT_FLAGS)
+            files.callback(os.close, descriptor)
+            return descriptor
+
         if pipe is None:
-            path = _place(cwd, asked["stdin"]) if "stdin" in asked else os.devnull
+            path = place(cwd, asked["stdin"]) if "stdin" in asked else os.devnull
             pipe = opened(path, _INPUT_FLAGS)
         descriptors = [pipe]
         for stream in STREAMS:
-            descriptor = directory.open(own[stream], _OUTPUT_FLAGS)
-            files.callback(os.close, descriptor)
+            descriptor = opened_own(own[stream])
             if stream in asked:
-                path = _place(cwd, asked[stream])
+                path = place(cwd, asked[stream])
                 first = emptied is not None and path not in emptied
                 descriptor = opened(path, _OUTPUT_FLAGS | (os.O_TRUNC if first else 0))
                 if emptied is not None:
                     emptied.add(path)
+            if stream in labeled:
+                descriptor = opened_own(labeled[stream])
             descriptors.append(descriptor)
         stdin, stdout, stderr = descriptors
         yield stdin, stdout, stderr
@@ -81,5 +89,17 @@ def working_directory(wanted: str) -> tuple[str, str]:
     return wanted, ""
 
 
-def _place(cwd: str, path: str) -> str:
+@contextmanager
+def open_output(path: str) -> Iterator[int]:
+    """Yield a descriptor that appends to a file which a job names. Raises OSError."""
+    descriptor = os.open(path, _OUTPUT_FLAGS | os.O_NONBLOCK, _MODE)
+    try:
+        os.set_blocking(descriptor, True)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def place(cwd: str, path: str) -> str:
+    """Return where the file is that a job names."""
     return str(Path(cwd, path))

@@ -26,6 +26,7 @@ from flux_trio.process.listening import serve_listeners
 from flux_trio.process.private import FILE_MODE, PrivateDirectory, private_directory, set_mode
 from flux_trio.shell.job import Process, ShellJob
 from flux_trio.shell.jobs import ShellJobs
+from flux_trio.shell.labels import LOOK_S
 from flux_trio.shell.orphans import become_subreaper
 from flux_trio.shell.pmi import PmiServer
 from flux_trio.shell.protocol import (
@@ -70,6 +71,7 @@ class ShellHost:
             for process in self._jobs.recover():
                 nursery.start_soon(self._await_adopted, process, nursery)
             self._clear_left(nursery)
+            self._label_new(nursery)
             nursery.start_soon(self._jobs.cgroups.run)
             sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
             nursery.start_soon(serve_listeners, partial(self._serve, nursery), sockets)
@@ -94,6 +96,7 @@ class ShellHost:
                             await self._jobs.cgroups.ready()
                         self._handle(client, request, nursery)
                         self._watch_pmi(clearing)
+                        self._label_new(clearing)
                         self._jobs.cgroups.move_on()
                         self._clear_left(clearing)
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
@@ -170,6 +173,17 @@ class ShellHost:
         await trio.lowlevel.wait_readable(ours)
         if self._jobs.pmi.asked(ours):
             self._broadcast([WantsPmi(jobid)])
+
+    def _label_new(self, nursery: trio.Nursery) -> None:
+        for job in self._jobs.pop_to_label():
+            nursery.start_soon(self._label, job)
+
+    async def _label(self, job: ShellJob) -> None:
+        """Label the output of a job while it runs; what is left is labeled when it has ended."""
+        is_running = True
+        while is_running:
+            await trio.sleep(LOOK_S)
+            is_running = await self._jobs.copy_lines(job)
 
     async def _clear(self, job: ShellJob) -> None:
         """Kill the remaining processes of a job and wait for each, even if stuck in the kernel."""

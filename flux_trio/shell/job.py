@@ -8,6 +8,7 @@ import subprocess
 from contextlib import suppress
 from typing import Final
 
+from flux_trio.shell.labels import LabeledOutput
 from flux_trio.shell.pmi import PmiServer
 from flux_trio.shell.protocol import STREAMS, Failure, FirstExit, TaskSize
 from flux_trio.shell.records import Accepted, Ended, Failed, FileSum, Launched, Line, Written
@@ -59,6 +60,7 @@ class ShellJob:
         "is_adopted",
         "is_clearing",
         "is_waiting",
+        "labels",
         "launched_at",
         "ntasks",
         "pids",
@@ -74,6 +76,7 @@ class ShellJob:
         self.is_clearing = False  # its tasks have ended, their remaining processes are being killed
         self.is_waiting = False  # some tasks are launched; a shortage delays the next
         self.emptied: set[str] = set()  # the job's output files that were truncated
+        self.labels: LabeledOutput | None = None  # of a job that wants labels in its files
         self.launched_at = 0  # start of its first task, in clock ticks since boot
         self.ntasks = 0
         self.pids: list[int] = []  # of all its tasks

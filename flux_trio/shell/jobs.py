@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,10 +23,11 @@ import trio
 
 from flux_trio.process.console import STDERR
 from flux_trio.process.private import open_directory
-from flux_trio.shell.files import open_streams, working_directory
+from flux_trio.shell.files import open_output, open_streams, place, working_directory
 from flux_trio.shell.input import JobInputs
 from flux_trio.shell.job import STATUS_NOT_EXECUTED, STATUS_NOT_FOUND, Process, ShellJob, start_time
 from flux_trio.shell.job_cgroups import JobCgroups, Place
+from flux_trio.shell.labels import LabeledOutput
 from flux_trio.shell.leftovers import Leftovers
 from flux_trio.shell.limits import limiting
 from flux_trio.shell.orphans import Orphans, name_of_host
@@ -44,6 +46,7 @@ from flux_trio.shell.protocol import (
     Survivors,
     Task,
     Unknown,
+    lines_name,
     output_name,
 )
 from flux_trio.shell.records import (
@@ -52,6 +55,7 @@ from flux_trio.shell.records import (
     Ended,
     Failed,
     FileSum,
+    LabeledFile,
     Launched,
     Line,
     Record,
@@ -87,6 +91,7 @@ class ShellJobs:
         self._orphans = Orphans(directory)
         self._leftovers = Leftovers(self._orphans, self._jobs, self._tasks)
         self._to_clear: list[ShellJob] = []
+        self._to_label: list[ShellJob] = []
         self._cores = os.sched_getaffinity(0)
 
     @property
@@ -118,7 +123,9 @@ class ShellJobs:
             job.is_adopted = True
             for line in lines:
                 job.apply(line)
-                if isinstance(line, Launched):
+                if isinstance(line, Accepted) and line.labeled:
+                    self._label(job, line.labeled)
+                elif isinstance(line, Launched):
                     self._tasks[line.pid] = jobid
                     launched.append((Place(line.cgroup, line.use), jobid))
             self._settle(job)
@@ -130,6 +137,8 @@ class ShellJobs:
     def start(self, request: Start) -> list[ShellNotice]:
         """Launch a new job, or the waiting tasks of a job; return its state as notices."""
         job = self._jobs.get(request.id)
+        cwd, warning = working_directory(request.cwd)
+        request = msgspec.structs.replace(request, cwd=cwd)
         if job is None:
             try:
                 job = self._accept(request)
@@ -145,7 +154,7 @@ class ShellJobs:
                 return [Postponed(request.id, text)]
         elif not job.is_waiting:
             return self.describe(request.id)
-        return self._launch_missing(job, request)
+        return self._launch_missing(job, request, warning)
 
     def attach(self, jobid: int) -> list[ShellNotice]:
         """Return the state of a job as notices; give up its waiting tasks."""
@@ -163,7 +172,7 @@ class ShellJobs:
         started = Started(jobid, job.failure)
         if not job.is_over:
             return [started] if job.first_exit is None else [started, job.first_exit]
-        if self._has_much_output(job):
+        if self._takes_long(job):
             self._clear_later(job)
             return [started]
         self._outputs_read(job, *self._read(job))
@@ -239,6 +248,11 @@ class ShellJobs:
         jobs, self._to_clear = self._to_clear, []
         return jobs
 
+    def pop_to_label(self) -> list[ShellJob]:
+        """Return the jobs with labeled output since the last call; see `copy_lines`."""
+        jobs, self._to_label = self._to_label, []
+        return jobs
+
     async def kill_leftovers(self, job: ShellJob) -> list[int]:
         """Kill the remaining processes of a job whose tasks have ended; return those to wait for.
 
@@ -249,10 +263,25 @@ class ShellJobs:
 
     async def read_outputs(self, job: ShellJob) -> None:
         """Read the output of a job that has no process left; call `cleared` after it."""
+        lacks = await self._copy_lines(job, is_last=True) if job.written is None else []
         if self._has_much_output(job):
-            self._outputs_read(job, *await trio.to_thread.run_sync(self._read, job))
+            written, damage = await trio.to_thread.run_sync(self._read, job)
         else:
-            self._outputs_read(job, *self._read(job))
+            written, damage = self._read(job)
+        self._outputs_read(job, written, lacks + damage)
+
+    async def copy_lines(self, job: ShellJob) -> bool:
+        """Copy new lines of labeled output; return whether to call this again later."""
+        if job.labels is None or job.is_over or job.is_clearing:
+            return False
+        await self._copy_lines(job, is_last=False)
+        return True
+
+    async def _copy_lines(self, job: ShellJob, *, is_last: bool) -> list[str]:
+        if job.labels is None:
+            return []
+        async with job.labels.lock:  # a file of the job's may be on a disk that hangs
+            return await trio.to_thread.run_sync(partial(job.labels.copy, is_last=is_last))
 
     async def remove_directory(self, job: ShellJob) -> None:
         """Remove the directory of a job that has no process left."""
@@ -270,7 +299,7 @@ class ShellJobs:
         with suppress(OSError):
             is_left = self.cgroups.left(job.id) or self._leftovers.kill(job, self._children)
             has_more = self._tmpdirs.has_more(job.id)
-            if not (is_left or has_more or self._has_much_output(job)):
+            if not (is_left or has_more or self._takes_long(job)):
                 self._outputs_read(job, *self._read(job))
                 return self.cleared(job)
         self._clear_later(job)
@@ -296,7 +325,12 @@ class ShellJobs:
     def _accept(self, request: Start) -> ShellJob:
         """Create a job without launched tasks. Raises OSError if its record cannot be created."""
         self._enter_files()
-        accepted = Accepted(len(request.tasks))
+        labeled = [
+            LabeledFile(task.taskid, stream, place(request.cwd, task.files[stream]))
+            for task in request.tasks
+            for stream in request.labeled
+        ]
+        accepted = Accepted(len(request.tasks), labeled)
         record = Record(self._files, request.id)
         if request.tmpdir:
             self._tmpdirs.make(request.id, request.files)
@@ -306,7 +340,13 @@ class ShellJobs:
         job.pmi = self.pmi.server(request.id, name, len(request.tasks), request.pmi)
         self._records[request.id] = record
         job.apply(accepted)
+        if labeled:
+            self._label(job, labeled)
         return job
+
+    def _label(self, job: ShellJob, files: list[LabeledFile]) -> None:
+        job.labels = LabeledOutput(self._files, job.id, files)
+        self._to_label.append(job)
 
     def _enter_files(self) -> None:
         """Enter `jobs/` again if another directory is there now, or none. Raises OSError.
@@ -323,16 +363,16 @@ class ShellJobs:
         for pid in [pid for pid in job.pids if self._tasks.get(pid) == job.id]:
             del self._tasks[pid]
         self._outputs.remove(job.id, job.ntasks)
+        if job.labels is not None:
+            job.labels.remove()
         self._records.pop(job.id).remove()  # last: the job exists as long as its record
 
-    def _launch_missing(self, job: ShellJob, request: Start) -> list[ShellNotice]:
+    def _launch_missing(self, job: ShellJob, request: Start, warning: str) -> list[ShellNotice]:
         """Launch tasks in order until one fails or has to wait; return the job's state."""
         job.is_waiting = False
         missing = set(job.missing)
         if request.input and not self.inputs.has_room(len(missing)):
             request = msgspec.structs.replace(request, input=False)
-        cwd, warning = working_directory(request.cwd)
-        request = msgspec.structs.replace(request, cwd=cwd)
         try:
             with TaskSockets(self.pmi, job.pmi) as sockets:
                 for task in request.tasks:
@@ -369,12 +409,15 @@ class ShellJobs:
         """
         argv = task.argv or request.argv
         own = {stream: output_name(job.id, task.taskid, stream) for stream in STREAMS}
+        labeled = {each: lines_name(job.id, task.taskid, each) for each in request.labeled}
         paths = [f"{self._files.path}/{name}" for name in own.values()]
         emptied = None if request.append else job.emptied
         try:
             with (
                 self.inputs.pipe(job.id, task.taskid, wanted=request.input) as pipe,
-                open_streams(self._files, own, task.files, request.cwd, emptied, pipe) as files,
+                open_streams(
+                    self._files, own, task.files, request.cwd, emptied, pipe, labeled
+                ) as files,
                 self._on_cores(task.cores),
             ):
                 stdin, stdout, stderr = files
@@ -400,7 +443,9 @@ class ShellJobs:
                 raise ShortageError(describe_shortage(error, paths)) from None
             is_missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
             status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
-            self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))
+            text = f"{error.filename}: {error.strerror}"
+            _tell_in_file(request, task, f"task {task.taskid}: start failed: {text}")
+            self._note(job, Failed(task.taskid, status, text))
             return False
         except (
             ValueError,
@@ -443,6 +488,10 @@ class ShellJobs:
             for taskid in set(range(max(job.ntasks, 1))) - known:
                 self._note(job, Ended(taskid, None))
 
+    def _takes_long(self, job: ShellJob) -> bool:
+        """Return whether to read the job's output, or to copy it with labels, takes a while."""
+        return (job.labels is not None and job.written is None) or self._has_much_output(job)
+
     def _has_much_output(self, job: ShellJob) -> bool:
         return self._outputs.nbytes(job.id, job.ntasks) > AT_ONCE_BYTES_MAX
 
@@ -471,6 +520,13 @@ class ShellJobs:
         except OSError as error:  # a full disk must not end the other jobs
             STDERR.write(f"job {job.id}: cannot record {line}: {error}")
         job.apply(line)
+
+
+def _tell_in_file(request: Start, task: Task, text: str) -> None:
+    """Append a line to the file of a task's errors, if it has one that can be written."""
+    if "stderr" in task.files:
+        with suppress(OSError), open_output(place(request.cwd, task.files["stderr"])) as output:
+            os.write(output, f"{text}\n".encode(errors="surrogateescape"))
 
 
 def _ended_child() -> int | None:

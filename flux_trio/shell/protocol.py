@@ -39,6 +39,11 @@ def output_name(jobid: int, taskid: int, stream: str) -> str:
     return f"{jobid}.{taskid}.{_SUFFIX[stream]}"
 
 
+def lines_name(jobid: int, taskid: int, stream: str) -> str:
+    """Return the name of the file with output of a task that is yet to be labeled, beside it."""
+    return f"{output_name(jobid, taskid, stream)}.lines"
+
+
 class Task(msgspec.Struct, frozen=True):
     """One process: its variables in addition to the job's, its cores, and its files.
 
@@ -68,7 +73,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
     limits of the tasks by name, for example `nofile`. With `append` output files are not truncated.
     `pmi` has the values that the tasks find in PMI from the start; a single task has PMI only with
-    such values. With `tmpdir` the job has a directory of its own, with `files` in it.
+    such values. With `tmpdir` the job has a directory of its own, with `files` in it. The lines of
+    the streams in `labeled` say in their files which task wrote them.
     """
 
     id: int
@@ -82,6 +88,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     pmi: dict[str, str] | None = None
     tmpdir: bool = False
     files: list[TravelingFile] = []
+    labeled: list[str] = []
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):

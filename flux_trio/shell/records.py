@@ -27,10 +27,19 @@ RECORD_SUFFIX: Final = ".record"
 _GOT_BYTES_MAX: Final = 40  # of what stands in the place of a checksum
 
 
-class Accepted(msgspec.Struct, tag="accepted", array_like=True):
-    """The first line of a record: the number of tasks."""
+class LabeledFile(msgspec.Struct, frozen=True, array_like=True):
+    """The file that gets the lines which a task writes to a stream, each with a label."""
+
+    taskid: int
+    stream: str
+    path: str  # absolute
+
+
+class Accepted(msgspec.Struct, tag="accepted", array_like=True, omit_defaults=True):
+    """The first line of a record: the number of tasks, and the files with labels."""
 
     ntasks: int
+    labeled: list[LabeledFile] = []
 
 
 class Launched(msgspec.Struct, tag="launched", array_like=True):

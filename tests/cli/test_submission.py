@@ -109,6 +109,14 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
                 }
             },
         ),
+        (
+            {"input": "i", "output": "o", "label_io": True},
+            shell_options(
+                input={"stdin": {"type": "file", "path": "i"}},
+                output={"stdout": {"type": "file", "path": "o", "label": True}},
+            ),
+        ),
+        ({"label_io": True}, {}),
         ({"setopt": ("a.b=1", "c")}, {"shell": {"options": {"a": {"b": 1}, "c": 1}}}),
         ({"signal": "USR2@5m"}, shell_options(signal={"signum": 12, "timeleft": 300.0})),
         ({"signal": "@90"}, shell_options(signal={"signum": 10, "timeleft": 90.0})),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.exec.placement import place_tasks
-from flux_trio.cores.exec.tasks import redirects_of, start_request
+from flux_trio.cores.exec.tasks import labeled_streams, redirects_of, start_request
 from flux_trio.cores.exec.templates import filled_in
 from flux_trio.formats import Jobspec
 from tests.support.exec_script import resources
@@ -35,6 +35,30 @@ def jobspec(command: str = "/bin/ls", **options: Any) -> Jobspec:
 )
 def test_a_file_is_what_the_options_say(options: dict[str, Any], files: dict[str, str]) -> None:
     assert redirects_of(jobspec(**options)) == files
+
+
+LABELED = {**FILE, "path": "o", "label": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "labeled"),
+    [
+        ({"output_stdout": {**FILE, "path": "o"}}, []),
+        ({"output_stdout": LABELED}, ["stdout", "stderr"]),
+        ({"output_stdout": LABELED, "output_stderr": {"type": "kvs"}}, ["stdout"]),
+        ({"output_stdout": LABELED, "output_stderr": {**FILE, "path": "e"}}, ["stdout", "stderr"]),
+        ({"output_stdout": LABELED, "output_stderr": {**LABELED, "label": False}}, ["stdout"]),
+        ({"output_stderr": LABELED}, ["stderr"]),
+        ({"output_stdout": {"label": True}}, []),
+    ],
+)
+def test_errors_have_the_label_of_output_unless_told(
+    options: dict[str, Any], labeled: list[str]
+) -> None:
+    made = jobspec(**options)
+    assert labeled_streams(made) == labeled
+    r = resources({3: 2})
+    assert start_request(58, made, r, place_tasks(made, r), {}).labeled == labeled
 
 
 def test_tags_are_filled_in_for_each_task() -> None:

@@ -57,13 +57,22 @@ class Shell:
         await self.hear(ShellConnected)
 
     def start(self, jobid: int, *argv: str, ntasks: int = 1, **options: Any) -> None:
-        """Ask for a job of `ntasks` tasks; `options` are env, cores and what `Start` has."""
+        """Ask for a job of `ntasks` tasks; `options` are env, cores and what `Start` has.
+
+        `of_tasks` has the files of the standard streams of each task.
+        """
         env = {"PATH": "/usr/bin:/bin", MARK: str(self.directory)} | options.get("env", {})
         cores = options.get("cores", [])
-        tasks = [Task(taskid, {"FLUX_TASK_RANK": str(taskid)}, cores) for taskid in range(ntasks)]
+        of_tasks = options.get("of_tasks", {})
+        tasks = [
+            Task(taskid, {"FLUX_TASK_RANK": str(taskid)}, cores, of_tasks)
+            for taskid in range(ntasks)
+        ]
         cwd, input_ = options.get("cwd", "/"), options.get("input", False)
         limits = options.get("limits", {})
-        more = {key: options[key] for key in ("pmi", "tmpdir", "files") if key in options}
+        more = {
+            key: options[key] for key in ("pmi", "tmpdir", "files", "labeled") if key in options
+        }
         self.send(Start(jobid, list(argv), env, cwd, tasks, input_, limits, **more))
 
     async def hear(self, kind: type[T], jobid: int | None = None) -> T:

@@ -46,7 +46,7 @@ def run(
     Exit codes: the highest exit code of the tasks, or 128 plus the number of the signal that ended
     a task; 1 if the job is refused or never ran, 2 for wrong usage.
     """
-    submission = read_submission(options)
+    submission = read_submission({**options, "label_io": label_io})
     jobspec = make_jobspec(submission, jobspec_file)
     if dry_run:
         print_jobspec(jobspec.to_json())

@@ -78,6 +78,7 @@ class Submission(JobShape):
     bcc: str | None = None
     log: str | None = None
     log_stderr: str | None = None
+    label_io: bool = False
 
     def with_texts(self, change: Callable[[str, str], list[str]]) -> Submission:
         """Replace each text by `change(field, text)`.
@@ -137,8 +138,9 @@ class Submission(JobShape):
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in _NOT_IN_JOBSPEC:
-                texts = (value,) if isinstance(value, str) else value or ()
-                words += [(f"--{each.name.replace('_', '-')}", text) for text in texts]
+                texts = value if isinstance(value, tuple) else (value,)
+                name = f"--{each.name.replace('_', '-')}"
+                words += [(name, text) for text in texts if isinstance(text, str)]
         for where, word in words:
             check_utf8(word, where)
 
@@ -176,14 +178,21 @@ class Submission(JobShape):
 
     def _shell_options(self) -> dict[str, Any]:
         """Return the shell options that have a command option; None if it was not given."""
-        files = {"input.stdin": self.input, "output.stdout": self.output}
+        files = {
+            "input.stdin": self.input,
+            "output.stdout": self.output,
+            "output.stderr": self.error,
+        }
+        label = {"label": True} if self.label_io else {}
         return {
             "per-resource": self.per_resource(),
             "signal": self.signal and _named("--signal", read_warning_signal, self.signal),
             "taskmap": self.taskmap and _taskmap(self.taskmap),
             **{
-                place: None if path is None else {"type": "file", "path": path}
-                for place, path in {**files, "output.stderr": self.error}.items()
+                place: None
+                if path is None
+                else {"type": "file", "path": path, **(label if place != "input.stdin" else {})}
+                for place, path in files.items()
             },
         }
 

@@ -206,7 +206,7 @@ def _add(function: F, options: Options[Any]) -> F:
 def read_submission(options: dict[str, Any]) -> Submission:
     """Build the submission from the options of the running command.
 
-    Removes its options from `options`; the others stay.
+    Removes its options from `options`; the others stay, and `label_io`, which is an option of both.
     """
     from dataclasses import fields
 
@@ -215,8 +215,9 @@ def read_submission(options: dict[str, Any]) -> Submission:
     rules = {name: list(options.pop(name)) for name in _RULES}
     order = click.get_current_context().meta[_ORDER]
     env = tuple(_RULES[name] + rules[name].pop(0) for name in order if name in rules)
-    names = {field.name for field in fields(Submission)} & set(options)
-    return Submission(env=env, **{name: options.pop(name) for name in names})
+    names = {field.name for field in fields(Submission)} & set(options) - {"label_io"}
+    of_job = {name: options.pop(name) for name in names}
+    return Submission(env=env, label_io=options.get("label_io", False), **of_job)
 
 
 def tell_ignored(submission: Submission) -> None:

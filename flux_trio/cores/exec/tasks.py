@@ -16,12 +16,13 @@ of the shell option `env-expand`. Other shell options, as in flux-core:
 - `rlimit`: soft limits by name, such as `{"nofile": 1024, "core": -1}`; -1 means no limit.
 - `output.stdout`, `output.stderr` and `input.stdin`: {"type": "file", "path"}; without
   `output.stderr` errors go to the file for output, and with {"type": "kvs"} they do not.
-  `output.mode`: whether a file is emptied first.
+  `output.mode`: whether a file is emptied first. With `label` in `output.stdout`, and so for errors
+  that go to the same file, each line in the file begins with the number of its task.
 - `cpu-affinity` and `gpu-affinity`: with `on`, the default, a task may use all that R has on its
   rank; with `per-task` it may use its share of that; with `off` cores are not bound and gpus are
   not named. CUDA_VISIBLE_DEVICES names the gpus; -1 stands for no gpu.
 
-Left out: labels of output; `map:` and the other forms of flux-core's `cpu-affinity`.
+Left out: `map:` and the other forms of flux-core's `cpu-affinity`.
 """
 
 from __future__ import annotations
@@ -126,6 +127,19 @@ def redirects_of(jobspec: Jobspec) -> dict[str, str]:
             kept.add(stream)
     if "stdout" in found and "stderr" not in kept:
         found.setdefault("stderr", found["stdout"])
+    return found
+
+
+def labeled_streams(jobspec: Jobspec) -> list[str]:
+    """Return the streams whose files have labels: errors have what output has, unless told."""
+    found, label = list[str](), False
+    files = redirects_of(jobspec)
+    for stream in STREAMS:
+        value = jobspec.attribute(f"system.shell.options.output.{stream}")
+        if isinstance(value, dict):
+            label = value.get("label", label) is True
+        if label and stream in files:
+            found.append(stream)
     return found
 
 
@@ -248,6 +262,7 @@ def start_request(
         pmi,
         tmpdir=bool(tmpdir),
         files=files_of(jobspec) if tmpdir else [],
+        labeled=labeled_streams(jobspec),
     )
 
 
