@@ -64,7 +64,7 @@ check: $(READY) ## formatting, lint, types, layers (half a minute)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.proofs -p tests.mistakes -p tests.explore -p tests.processes -p tests.real.innocent -p tests.real.examiner
+	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.explore -p tests.processes -p tests.real.innocent -p tests.real.examiner
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
@@ -87,17 +87,17 @@ mutate-tables: $(READY) ## each row of the state tables wrong: which test notice
 	$(BIN)/python -m tests.planter tables $(and $(TABLE),--only $(TABLE))
 
 clause-proofs: $(READY) ## each clause broken: does its test fail? CLAUSE=27.alloc.1 (15 min)
-	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
+	$(BIN)/python -m tests.planter.clauses $(and $(CLAUSE),--clause $(CLAUSE))
 
 mutants: $(READY) ## planted mistakes: does fuzz find them? MISTAKE=ID, SEEDS=N (20 min)
-	$(BIN)/python -m tests.mistakes $(and $(MISTAKE),--only $(MISTAKE)) \
+	$(BIN)/python -m tests.planter.mistakes $(and $(MISTAKE),--only $(MISTAKE)) \
 		$(and $(SEEDS),--seeds $(SEEDS)); found=$$?; $(MAKE) mutants-explored && exit $$found
 
 mutants-needs: $(READY) ## mistakes that are said to need a fault, without faults (half an hour)
-	$(BIN)/python -m tests.mistakes needs $(and $(MISTAKE),--only $(MISTAKE))
+	$(BIN)/python -m tests.planter.mistakes needs $(and $(MISTAKE),--only $(MISTAKE))
 
 mutants-explored: $(READY) ## mistakes that fuzz does not find: does explore? (half a minute each)
-	$(BIN)/python -m tests.mistakes.exploring $(and $(MISTAKE),--only $(MISTAKE))
+	$(BIN)/python -m tests.planter.mistakes.exploring $(and $(MISTAKE),--only $(MISTAKE))
 
 explore: $(READY) ## every interleaving of four small worlds; WORLD=NAME for one (7 min)
 	$(BIN)/python -m tests.explore $(WORLD)

@@ -22,14 +22,7 @@ watch_processes()
 
 
 # Tests of what tests the program: they say nothing about it themselves.
-TESTS_OF_TESTS = (
-    "tests/benchmarks/",
-    "tests/explore/",
-    "tests/kill/",
-    "tests/mistakes/",
-    "tests/planter/",
-    "tests/proofs/",
-)
+TESTS_OF_TESTS = ("tests/benchmarks/", "tests/explore/", "tests/kill/", "tests/planter/")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -10,12 +10,12 @@ from statistics import median
 import msgspec
 
 from tests.benchmarks.measure import SMALL, Figure
-from tests.mistakes.entries import Mistake, mistakes
-from tests.mistakes.families import worlds_of
-from tests.mistakes.processes import ask
-from tests.mistakes.shrinking import Shrunk
-from tests.mistakes.worker import Task
-from tests.mistakes.worlds import PLAIN
+from tests.planter.mistakes.entries import Mistake, mistakes
+from tests.planter.mistakes.families import worlds_of
+from tests.planter.mistakes.processes import ask
+from tests.planter.mistakes.shrinking import Shrunk
+from tests.planter.mistakes.worker import Task
+from tests.planter.mistakes.worlds import PLAIN
 
 EVERY = 4
 """One of so many mistakes is planted, of those that plain worlds at depth cores may show."""
@@ -39,5 +39,5 @@ def shrinking() -> Iterator[Figure]:
 
 
 def _shrunk(mistake: Mistake) -> Shrunk | None:
-    answer = ask("tests.mistakes.shrinking", asdict(Task(0, SEEDS, mistake.edited())))
+    answer = ask("tests.planter.mistakes.shrinking", asdict(Task(0, SEEDS, mistake.edited())))
     return msgspec.convert(answer, Shrunk | None)

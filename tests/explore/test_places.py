@@ -12,10 +12,10 @@ from tests.explore.in_order import InOrder, Noting
 from tests.explore.search import SmallWorld
 from tests.explore.search.judging import Judge
 from tests.explore.test_explore import EXEC, SCHED, walk
-from tests.mistakes.entries import mistakes
-from tests.mistakes.exploring import NAMES
-from tests.mistakes.trying import play
-from tests.mistakes.worker import Task
+from tests.planter.mistakes.entries import mistakes
+from tests.planter.mistakes.exploring import NAMES
+from tests.planter.mistakes.trying import play
+from tests.planter.mistakes.worker import Task
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 CANCEL = msgspec.structs.replace(ONE, actions=(OwnerRequest(0.0, "cancel"),))

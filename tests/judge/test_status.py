@@ -1,7 +1,7 @@
 """Every clause is proven, named, has a reason, or is open; the snapshot tells when that changes."""
 
 from flux_trio.judge import Clause, load_clauses
-from tests.proofs.results import STATUS, statuses_now, write_status
+from tests.planter.clauses.results import STATUS, statuses_now, write_status
 from tests.support.clause_mentions import clause_mentions
 from tests.support.clause_status import contradictions, counts, judge, load_reasons, report
 

@@ -19,8 +19,8 @@ from flux_trio.lab import (
 )
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.world.machines import USERID
-from tests.mistakes.site import limit_is_kept, window_is_kept
-from tests.mistakes.worlds import ACCOUNTS, WINDOW
+from tests.planter.mistakes.site import limit_is_kept, window_is_kept
+from tests.planter.mistakes.worlds import ACCOUNTS, WINDOW
 from tests.support import reborn
 
 PLUGINS = Path(__file__).parents[2] / "plugins"

@@ -1,4 +1,4 @@
-"""`python -m tests.mistakes.exploring`: does a search find the mistakes that fuzz leaves alive?
+"""Does a search find the mistakes that fuzz leaves alive?
 
 Each mutant is planted in a process that explores small worlds until a property is broken. Findings
 are kept in .mutants/: a run that was stopped goes on where it was. A mistake that fuzz has found in
@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.mistakes import small_worlds
-from tests.mistakes.families import MISTAKES, code_now, found_by_fuzz, mistake_targets
-from tests.mistakes.small_worlds import ROUNDS, SMALL_WORLDS, STATES_MAX
-from tests.mistakes.trying import Target, Trial
-from tests.mistakes.worlds import PLAIN
 from tests.planter.findings import KEPT, ROOT, Finding, Findings
+from tests.planter.mistakes import small_worlds
+from tests.planter.mistakes.families import MISTAKES, code_now, found_by_fuzz, mistake_targets
+from tests.planter.mistakes.small_worlds import ROUNDS, SMALL_WORLDS, STATES_MAX
+from tests.planter.mistakes.trying import Target, Trial
+from tests.planter.mistakes.worlds import PLAIN
 
 PAGE: Final = ROOT / "docs" / "how-we-know" / "mistakes-explored.md"
-WORKER: Final = "tests.mistakes.searching"
+WORKER: Final = "tests.planter.mistakes.searching"
 NAMES: Final = list(SMALL_WORLDS)
 PROGRAM: Final = Target("the program without a mutant", dict)
 
@@ -104,7 +104,9 @@ def _way(found: Finding) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tests.mistakes.exploring", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m tests.planter.mistakes.exploring", description=__doc__
+    )
     add = parser.add_argument
     add("--only", nargs="+", default=[], metavar="MUTANT", help="these alone")
     add("--processes", type=int, default=2)

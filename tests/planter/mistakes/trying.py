@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from tests.mistakes.forking import Forks
-from tests.mistakes.processes import ask
-from tests.mistakes.worker import Answer, Task
-from tests.mistakes.worlds import PLAIN, Worlds
 from tests.planter.findings import Finding, Findings
+from tests.planter.mistakes.forking import Forks
+from tests.planter.mistakes.processes import ask
+from tests.planter.mistakes.worker import Answer, Task
+from tests.planter.mistakes.worlds import PLAIN, Worlds
 
 ROUNDS: Final = (20, 60, 200, 400, 1000)
 """Seeds that have been played at the end of each round, with `seeds_max` at most."""
@@ -46,7 +46,7 @@ class Trial:
     processes: int = 2
     unsound: Mapping[Worlds, Collection[int]] = field(default_factory=dict)
     """By worlds, the seeds that break a property without a mutant: they prove nothing."""
-    worker: str = "tests.mistakes.worker"
+    worker: str = "tests.planter.mistakes.worker"
     """The module that plays; for another one a seed is the place of one of its worlds."""
     name: Callable[[int], str] = "seed {}".format
     """Returns the name of a seed."""

@@ -1,18 +1,18 @@
 """A process in which one mistake is planted, and which explores small worlds.
 
-`python -m tests.mistakes.searching` is as `tests.mistakes.worker`, but that a seed is the place of
+It is as `tests.planter.mistakes.worker`, but that a seed is the place of
 one of SMALL_WORLDS: each is explored until STATES_MAX states are met, or a property is broken.
 """
 
 from __future__ import annotations
 
-from tests.mistakes.worker import HANGS, WORLD_S, Hangs, Task, limit_time, main
+from tests.planter.mistakes.worker import HANGS, WORLD_S, Hangs, Task, limit_time, main
 
 
 def search_worlds(task: Task) -> tuple[int, str, str]:
     """Explore small worlds as `make explore` does."""
     from tests.explore.search import Search
-    from tests.mistakes.small_worlds import SMALL_WORLDS, STATES_MAX
+    from tests.planter.mistakes.small_worlds import SMALL_WORLDS, STATES_MAX
 
     worlds = list(SMALL_WORLDS.items())
     for place in range(task.first, task.end):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from tests.mistakes.entries import Mistake, mistakes
-from tests.mistakes.families import MISTAKES, NEEDS, worlds_of
-from tests.mistakes.survivors import WOULD_FIND
 from tests.planter.findings import ROOT, Finding, Findings
+from tests.planter.mistakes.entries import Mistake, mistakes
+from tests.planter.mistakes.families import MISTAKES, NEEDS, worlds_of
+from tests.planter.mistakes.survivors import WOULD_FIND
 
 PAGE: Final = ROOT / "docs" / "how-we-know" / "mistakes-found.md"
 FOUND_MIN: Final = 0.95  # of the mistakes made by hand

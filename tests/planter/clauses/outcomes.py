@@ -23,9 +23,9 @@ import pytest
 
 import flux_trio
 from flux_trio.testing import ClausesBroken
+from tests.planter.clauses.entries import function_of
+from tests.planter.operators import NoPlace, Operator
 from tests.planter.repeatable import draw_the_same_examples
-from tests.proofs.entries import function_of
-from tests.proofs.operators import NoPlace, Operator
 
 OUTCOMES: Final = "FLUX_TRIO_OUTCOMES"
 """The environment variable with the path of the file that the outcomes go to."""

@@ -6,12 +6,12 @@ from contextlib import closing
 
 import pytest
 
-from tests.mistakes.entries import mistakes
-from tests.mistakes.exploring import NAMES, WORKER
-from tests.mistakes.families import worlds_of
-from tests.mistakes.forking import Forks
-from tests.mistakes.trying import play
-from tests.mistakes.worker import Task
+from tests.planter.mistakes.entries import mistakes
+from tests.planter.mistakes.exploring import NAMES, WORKER
+from tests.planter.mistakes.families import worlds_of
+from tests.planter.mistakes.forking import Forks
+from tests.planter.mistakes.trying import play
+from tests.planter.mistakes.worker import Task
 
 ALL = {each.id: each for each in mistakes()}
 

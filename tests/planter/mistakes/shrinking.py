@@ -1,4 +1,4 @@
-"""A process in which one mistake is planted: `python -m tests.mistakes.shrinking`.
+"""A process in which one mistake is planted: `python -m tests.planter.mistakes.shrinking`.
 
 It reads a `Task` as JSON, plays its seeds until one breaks a property, makes the plan of that seed
 small as `flux-trio fuzz` does, tells the story, and writes a `Shrunk` as JSON, or null if no seed
@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 
 import msgspec
 
-from tests.mistakes.worker import Task, plant
-from tests.mistakes.worlds import open_worlds
+from tests.planter.mistakes.worker import Task, plant
+from tests.planter.mistakes.worlds import open_worlds
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A process in which one mistake is planted: `python -m tests.mistakes.worker`.
+"""A process in which one mistake is planted: `python -m tests.planter.mistakes.worker`.
 
 It reads a `Task` as JSON from standard input, plants before anything of the program is imported,
 plays seeds until one breaks a property, and writes an `Answer` as JSON. A world that takes
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.mistakes.worlds import PLAIN, Worlds, is_plugin, open_worlds
+from tests.planter.mistakes.worlds import PLAIN, Worlds, is_plugin, open_worlds
 
 WORLD_S: Final = 60.0  # a world takes less than a second
 MEMORY_BYTES: Final = 4 << 30

@@ -20,7 +20,7 @@ from flux_trio.lab.world.jobs import States
 from flux_trio.lab.world.plugin_files import PluginFile
 from flux_trio.protocols import JobEvent, JobState
 from flux_trio.trace import Kind, Record
-from tests.mistakes.worlds import CLOSED, RUNNING_MAX, WINDOW, Worlds
+from tests.planter.mistakes.worlds import CLOSED, RUNNING_MAX, WINDOW, Worlds
 
 PROPERTIES: Final = {
     "multifactor.py": (f"{__name__}:limit_is_kept",),

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from flux_trio.judge import load_clauses
+from tests.planter.clauses.entries import HERE, PlantedEntry, Proof, ProofFile, read_entries
 from tests.planter.findings import ROOT
-from tests.proofs.entries import HERE, PlantedEntry, Proof, ProofFile, read_entries
 from tests.support.clause_mentions import clause_mentions
 from tests.support.clause_status import ClauseStatus, judge, load_reasons, report
 from tests.support.planted import all_planted, fires

@@ -1,10 +1,10 @@
 """A process that has imported the program, and forks one that plays for each mutant.
 
-The import takes longer than the seeds of most mutants. `python -m tests.mistakes.forking` imports
+The import takes longer than the seeds of most mutants. This module imports
 the program, then reads a `Task` a line; for each it forks, plants in the memory of the new process
 and plays there. An edit is planted this way if it changes bodies of functions alone: they get the
 code of the edited text. The answer is a line with an `Answer`, or null if an edit cannot be planted
-so; then `tests.mistakes.worker` does it.
+so; then `tests.planter.mistakes.worker` does it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import Final
 
 import msgspec
 
-from tests.mistakes.worker import (
+from tests.planter.coding import Functions, Unplantable, functions_now, plant_code
+from tests.planter.findings import ROOT
+from tests.planter.mistakes.worker import (
     BROKEN,
     MEMORY_BYTES,
     Answer,
@@ -31,11 +33,9 @@ from tests.mistakes.worker import (
     play_seeds,
     stop_worlds_that_hang,
 )
-from tests.planter.coding import Functions, Unplantable, functions_now, plant_code
-from tests.planter.findings import ROOT
 
-PROGRAM: Final = ("tests.mistakes.site",)
-COMMAND: Final = [sys.executable, "-m", "tests.mistakes.forking"]
+PROGRAM: Final = ("tests.planter.mistakes.site",)
+COMMAND: Final = [sys.executable, "-m", "tests.planter.mistakes.forking"]
 
 
 class Forks:

@@ -1,6 +1,6 @@
 """Which seeds break a property without a mistake: worlds are played once without any.
 
-`python -m tests.mistakes.surveying` is the process that plays: it reads the first seed, the end and
+This module is the process that plays: it reads the first seed, the end and
 the `Worlds` as JSON, and writes a `Survey`.
 """
 
@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from tests.mistakes.processes import ask
-from tests.mistakes.worker import Hangs, limit_time, stop_worlds_that_hang
-from tests.mistakes.worlds import PLAIN, Worlds, open_worlds
+from tests.planter.mistakes.processes import ask
+from tests.planter.mistakes.worker import Hangs, limit_time, stop_worlds_that_hang
+from tests.planter.mistakes.worlds import PLAIN, Worlds, open_worlds
 
 PART: Final = 100
 """Seeds that a process plays; what it says is kept, then the next one begins."""

@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 
+from tests.planter.clauses.entries import Edit, Proof, function_of
+from tests.planter.clauses.outcomes import OUTCOMES, PLANTED, Planted
 from tests.planter.findings import ROOT, Finding, Findings
-from tests.proofs.entries import Edit, Proof, function_of
-from tests.proofs.outcomes import OUTCOMES, PLANTED, Planted
 
 
 @dataclass
@@ -131,7 +131,7 @@ def run_file(tree: Path, path: str, planted: Sequence[Planted]) -> dict[str, Run
         "TMPDIR": temporary,
         "PYTEST_DEBUG_TEMPROOT": temporary,
     }
-    options = ["-q", "-n0", "-p", "no:cacheprovider", "-p", "tests.proofs.outcomes"]
+    options = ["-q", "-n0", "-p", "no:cacheprovider", "-p", "tests.planter.clauses.outcomes"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-m", ""]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, path],

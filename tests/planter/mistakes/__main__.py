@@ -1,4 +1,4 @@
-"""`python -m tests.mistakes`: does `flux-trio fuzz` find each planted mistake?
+"""`python -m tests.planter.mistakes`: does `flux-trio fuzz` find each planted mistake?
 
 Each mistake is planted in a process that plays seeds and stops at the first broken property.
 Findings are kept in .mutants/: a run that was stopped goes on where it was.
@@ -16,13 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.mistakes.families import MISTAKES, NEEDS, TRIED, code_now, found_by_fuzz, program_commit
-from tests.mistakes.forking import Forks
-from tests.mistakes.page import PAGE, page
-from tests.mistakes.surveying import Survey, survey
-from tests.mistakes.trying import Target, Trial
-from tests.mistakes.worlds import Worlds
 from tests.planter.findings import KEPT
+from tests.planter.mistakes.families import (
+    MISTAKES,
+    NEEDS,
+    TRIED,
+    code_now,
+    found_by_fuzz,
+    program_commit,
+)
+from tests.planter.mistakes.forking import Forks
+from tests.planter.mistakes.page import PAGE, page
+from tests.planter.mistakes.surveying import Survey, survey
+from tests.planter.mistakes.trying import Target, Trial
+from tests.planter.mistakes.worlds import Worlds
 
 SEEDS: Final = {MISTAKES: 1000, NEEDS: 300}
 """At most so many seeds for each mistake."""
@@ -76,7 +83,7 @@ def _kept(worlds: Worlds) -> Path:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tests.mistakes", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.planter.mistakes", description=__doc__)
     add = parser.add_argument
     add("family", nargs="?", default=MISTAKES, choices=TRIED)
     add("--only", nargs="+", default=[], metavar="MUTANT", help="these alone")

@@ -1,4 +1,4 @@
-"""`python -m tests.proofs`: does the test of each clause fail when the program breaks the clause?
+"""`python -m tests.planter.clauses`: does the test of a clause fail if the program breaks it?
 
 Each proof plants its operator, or edits a copy of the program, and runs the file of its test.
 Findings are kept in .mutants/: a run that was stopped goes on where it was.
@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterable
 
 from flux_trio.judge import load_clauses
+from tests.planter.clauses.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
+from tests.planter.clauses.results import entries_by_clause, statuses_now, why_not_planted
+from tests.planter.clauses.trying import Trial
 from tests.planter.findings import KEPT, Findings, code_now
-from tests.proofs.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
-from tests.proofs.results import entries_by_clause, statuses_now, why_not_planted
-from tests.proofs.trying import Trial
 from tests.support.clause_mentions import clause_mentions
 from tests.support.clause_status import counts
 
@@ -48,7 +48,7 @@ def _stop(number: int, frame: object) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tests.proofs", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.planter.clauses", description=__doc__)
     add = parser.add_argument
     add("--clause", default="", metavar="ID,...", help="only these; 27.alloc is its whole section")
     add("--processes", type=int, default=2)

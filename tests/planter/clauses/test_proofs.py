@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.judge import load_clauses
+from tests.planter.clauses.entries import Proof, faults_of, read_entries
+from tests.planter.clauses.outcomes import Planted
+from tests.planter.clauses.trying import run_file, verdict
 from tests.planter.findings import ROOT
-from tests.proofs.entries import Proof, faults_of, read_entries
-from tests.proofs.operators import Operator
-from tests.proofs.outcomes import Planted
-from tests.proofs.trying import run_file, verdict
+from tests.planter.operators import Operator
 from tests.support.clause_mentions import clause_mentions
 
 PATCHES_MAX = 150

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from tests.mistakes.entries import Mistake, mistakes
-from tests.mistakes.trying import Target
-from tests.mistakes.worlds import PLAIN, Worlds, is_plugin
 from tests.planter.findings import KEPT, ROOT, Findings
+from tests.planter.mistakes.entries import Mistake, mistakes
+from tests.planter.mistakes.trying import Target
+from tests.planter.mistakes.worlds import PLAIN, Worlds, is_plugin
 
 OTHER_SEEDS: Final = 400
 """At most so many seeds of worlds that are no plain ones at depth cores: they take longer."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from flux_trio.lab.stories.campaign import SeedResult, Setup
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 PLUGINS: Final = "plugins"
 BUILTINS: Final = "flux_trio/jobtap/builtins/"
 BUSY: Final = str(Path(__file__).with_name("busy.py"))
@@ -135,7 +135,7 @@ def _play(worlds: Worlds, directory: Path, conf: dict[str, Any], seed: int) -> S
 
 def _setup_of(worlds: Worlds, directory: Path, conf: dict[str, Any], seed: int) -> Setup:
     from flux_trio.lab.world.plugin_files import PluginFile
-    from tests.mistakes.site import PROPERTIES, make_setup
+    from tests.planter.mistakes.site import PROPERTIES, make_setup
 
     if not worlds.plugin:
         plugins = (BUSY,) if seed % BUSY_EVERY == 1 else ()

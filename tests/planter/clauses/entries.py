@@ -19,7 +19,7 @@ import msgspec
 
 from flux_trio.judge import Clause
 from tests.planter.findings import ROOT
-from tests.proofs.operators import Operator
+from tests.planter.operators import Operator
 from tests.support.planted import all_planted
 
 HERE: Final = Path(__file__).parent

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from tests.planter.clauses.entries import Edit
 from tests.planter.findings import ROOT
-from tests.proofs.entries import Edit
 
 HERE: Final = Path(__file__).parent
 
