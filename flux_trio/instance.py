@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import trio
 
 from flux_trio._version import __version__
@@ -52,10 +51,10 @@ from flux_trio.client import (
     URI_VARIABLE,
 )
 from flux_trio.clock import Clock, Steps, wait_s_max
-from flux_trio.config import Config, add_queue_properties, with_arguments
+from flux_trio.config import Config, add_queue_properties, queue_hosts, with_arguments
 from flux_trio.cores.exec.tasks import TOP
 from flux_trio.cores.job_manager.calls import User
-from flux_trio.cores.kvs_calls import commit_values, written
+from flux_trio.cores.resource.definition import Kept
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, PluginSource, made, reason_of_end, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
@@ -75,6 +74,7 @@ from flux_trio.process.groups import leaves
 from flux_trio.process.threads import OWN
 from flux_trio.services import ingest, job_list, job_manager, kvs, resource
 from flux_trio.services.at_once import note_config
+from flux_trio.services.inventory import find_inventory
 from flux_trio.services.module_process import (
     PROCESS_MODULES,
     main_of,
@@ -109,9 +109,6 @@ opens instances itself (`flux_trio.testing.watched`)."""
 
 # The modules in the order of their start; they stop in reverse. Each needs those before it.
 MODULES: Final = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
-
-RESOURCES_KEY: Final = "resource.R"
-"""flux-core's resource module writes R there."""
 
 TAKE_DOWN_S: Final = 30.0
 """Seconds for all modules to end one after the other; then what is left is cancelled at once."""
@@ -233,6 +230,7 @@ class Instance:
             self._environment,
         )
         self._config = config
+        self._began = False  # all modules have been loaded once
         self.configure(config)
 
     @property
@@ -252,18 +250,11 @@ class Instance:
         self._specify_modules()
         async with self.connect("broker") as handle:
             await handle.call(topics.RESOURCE_EXPIRATION, {"expiration": expiration})
-        if self._config.has_native_door:
-            await self.store_resources()
 
-    async def store_resources(self) -> None:
-        """Write resource.R, where Flux's own programs read which resources there are."""
-        text = msgspec.json.encode(self._given.inventory.to_json()).decode()
-        values = commit_values([["put", RESOURCES_KEY, text]])
-        async with self.connect("broker") as handle:
-            try:
-                await handle.call(*written(values, self._config.edition_value.kvs))
-            except FluxError as error:  # such as a full disk: the instance itself needs no key
-                self.write_log(Level.ERR, "broker", f"cannot write {RESOURCES_KEY}: {error}")
+    def modules_began(self) -> None:
+        """Let modules that are loaded from now on find their resources anew."""
+        self._began = True
+        self._specify_modules()
 
     def configure(self, config: Config) -> None:
         """Use `config` for all modules that are loaded from now on."""
@@ -275,7 +266,12 @@ class Instance:
 
     def _specify_modules(self) -> None:
         specs = _module_specs(
-            self._config, self._given, self.processes, self._make_plugins, self.write_log
+            self._config,
+            self._given,
+            self.processes,
+            self._make_plugins,
+            self.write_log,
+            find_again=self._began,
         )
         for spec in specs:
             self.supervisor.specs[spec.name] = spec
@@ -414,6 +410,7 @@ async def _bring_up(
 ) -> None:
     for name in given.modules:
         await instance.supervisor.load(name)
+    instance.modules_began()
     if given.listen:
         listen = functools.partial(
             serve_websocket,
@@ -434,7 +431,7 @@ async def _bring_up(
         config,
         given.reread,
         instance.configure,
-        lambda new: add_queue_properties(new, given.inventory),
+        lambda new: add_queue_properties(queue_hosts(new), given.inventory),
     )
     attributes: dict[str, str] | None = None
     module_files: ModuleFiles | None = None
@@ -477,7 +474,6 @@ async def _bring_up(
         native = NativeServices(instance.router, attributes, given.inventory.nnodes)
         instance.supervisor.specs["attr"] = ModuleSpec("attr", native.run)
         await instance.supervisor.load("attr")
-        await instance.store_resources()
     await _wait_until_jobs_run(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
@@ -574,6 +570,8 @@ def _module_specs(
     processes: Processes,
     make_plugins: Callable[[], list[Plugin]],
     write_log: Callable[[int, str, str], None],
+    *,
+    find_again: bool,
 ) -> list[ModuleSpec]:
     def main_with(name: str, arguments: Sequence[str]) -> ModuleMain:
         try:
@@ -582,7 +580,7 @@ def _module_specs(
             raise FluxError(Errno.EINVAL, str(error)) from None
         for remark in remarks:
             write_log(Level.NOTICE, name, remark)
-        return _mains(changed, given, make_plugins)[name]
+        return _mains(changed, given, make_plugins, find_again)[name]
 
     return [
         ModuleSpec(
@@ -594,25 +592,17 @@ def _module_specs(
             else None,
             with_arguments=functools.partial(main_with, name),
         )
-        for name, main in _mains(config, given, make_plugins).items()
+        for name, main in _mains(config, given, make_plugins, find_again).items()
     ]
 
 
 def _mains(
-    config: Config, given: Surroundings, make_plugins: Callable[[], list[Plugin]]
+    config: Config, given: Surroundings, make_plugins: Callable[[], list[Plugin]], find_again: bool
 ) -> dict[str, ModuleMain]:
     """Return the main function of each module, with this configuration."""
-    is_unchecked = config.exec.simulate or config.resource.noverify
     mains: dict[str, ModuleMain] = {
         "kvs": functools.partial(kvs.run, store_factory=given.store, edition=config.edition_value),
-        "resource": functools.partial(
-            resource.run,
-            inventory=add_queue_properties(config, given.inventory),
-            exclude=given.exclude,
-            missing={} if is_unchecked else given.missing,
-            check=None if config.exec.simulate else config.resource.check,
-            edition=config.edition_value,
-        ),
+        "resource": functools.partial(_run_resource, config, given, find_again),
         "job-manager": functools.partial(
             job_manager.run,
             make_plugins=make_plugins,
@@ -625,6 +615,42 @@ def _mains(
     }
     ours = {name: main_of(name, config, given.statedir, _path(given)) for name in PROCESS_MODULES}
     return mains | ours
+
+
+async def _run_resource(
+    config: Config,
+    given: Surroundings,
+    find_again: bool,
+    handle: Handle,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the resource service; with `find_again`, by the configuration of now or R in the kvs.
+
+    Raises FormatError or FluxError that names the invalid key of `[resource]`.
+    """
+    inventory, exclude = given.inventory, given.exclude
+    kept: Kept | None = "written" if config.has_native_door else None
+    excluded: Idset | str = exclude
+    if find_again and config.has_native_door:
+        if config.resource.config or config.resource.path is not None:
+            found, excluded = find_inventory(config.resource)
+            inventory = found.with_times(inventory.starttime, inventory.expiration)
+        else:
+            kept, excluded = "read", config.resource.exclude
+    is_unchecked = config.exec.simulate or config.resource.noverify
+    await resource.run(
+        handle,
+        inventory,
+        excluded,
+        queues=queue_hosts(config),
+        kept=kept,
+        missing={} if is_unchecked or inventory.hosts != given.inventory.hosts else given.missing,
+        check=None if config.exec.simulate else config.resource.check,
+        edition=config.edition_value,
+        waits=find_again,
+        task_status=task_status,
+    )
 
 
 def _path(given: Surroundings) -> str:

@@ -13,6 +13,7 @@ from flux_trio.config.assignment import (
     access_refusal,
     add_queue_properties,
     assign,
+    queue_hosts,
     required_by,
 )
 from flux_trio.config.module_arguments import with_arguments
@@ -81,6 +82,7 @@ __all__ = [
     "check_policy_name",
     "is_policy_of_file",
     "parse_config",
+    "queue_hosts",
     "read_config",
     "required_by",
     "with_arguments",

@@ -101,17 +101,20 @@ def required_by(config: Config, queue: str | None, constraints: Any) -> Any:
     return both(parse_constraint(constraints, CONSTRAINTS_KEY), required).to_json()
 
 
-def add_queue_properties(config: Config, inventory: ResourceSet) -> ResourceSet:
-    """Return the inventory with the property `+NAME` on the hosts of each queue that has `hosts`.
+def queue_hosts(config: Config) -> dict[str, str]:
+    """Return `hosts` of each queue that has it."""
+    return {name: queue.hosts for name, queue in config.queues.items() if queue.hosts is not None}
+
+
+def add_queue_properties(hosts_of: Mapping[str, str], inventory: ResourceSet) -> ResourceSet:
+    """Return the inventory with the property `+NAME` on the hosts of each queue in `hosts_of`.
 
     Raises FormatError for a host that the instance does not have.
     """
     added: dict[str, Idset] = {}
-    for name, queue in config.queues.items():
-        if queue.hosts is None:
-            continue
+    for name, text in hosts_of.items():
         ranks = {host: rank for rank, host in inventory.hosts.items()}
-        hosts = list(ranks) if queue.hosts == ALL_HOSTS else Hostlist.parse(queue.hosts)
+        hosts = list(ranks) if text == ALL_HOSTS else Hostlist.parse(text)
         if unknown := [host for host in hosts if host not in ranks]:
             expected = f"hosts of this instance, such as {inventory.hostnames[0]}"
             raise FormatError(Words(expected), unknown[0], f"queues.{name}.hosts")

@@ -6,7 +6,7 @@ They are the same in all editions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -15,7 +15,6 @@ from flux_trio.formats.meanings import Time
 
 # A lone surrogate is not a character, so an eventlog cannot have it.
 Reason = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"\A[^\ud800-\udfff]*\Z")]
-DrainMode = Literal["update", "overwrite", "force-overwrite"]
 
 
 class ConfigReload(msgspec.Struct, frozen=True):
@@ -42,7 +41,7 @@ class Drain(msgspec.Struct, frozen=True):
     targets: str  # an idset of ranks, or a hostlist
     reason: Reason | None = None  # for people
     # update, overwrite or force-overwrite: what becomes of targets that are drained
-    mode: DrainMode | None = None
+    mode: str | None = None
 
 
 class Down(msgspec.Struct, frozen=True):
@@ -86,6 +85,14 @@ class WaitUp(msgspec.Struct, frozen=True):
     """The resource.monitor-waitup request: the number of ranks that are to be online."""
 
     up: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """The resource.reload request."""
+
+    path: str  # of a file with R
+    xml: bool = False  # `path` is a directory with hwloc's XML, which is refused
+    force: bool = False  # R may have ranks beyond the size of the instance
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):
@@ -177,6 +184,7 @@ DOWN: Final = codec(Down)
 TARGETS: Final = codec(Targets)
 INSTANCE_END: Final = codec(InstanceEnd)
 WAIT_UP: Final = codec(WaitUp)
+RELOAD: Final = codec(Reload)
 RESOURCE_STATUS: Final[Codec[ResourceStatus]] = Codec(
     msgspec.to_builtins, codec(ResourceStatus).read
 )

@@ -274,7 +274,7 @@ class JobCounts(msgspec.Struct, frozen=True):
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """The list-id requests that wait: for a job to become known (none do), or for its state."""
+    """The jobs for which list-id requests wait: until it is known, or until it has a state."""
 
     waits: int
     lookups: int = 0

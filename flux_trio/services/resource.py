@@ -8,8 +8,10 @@ or else of standard error.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -19,50 +21,78 @@ from flux_trio.clock import Durations
 from flux_trio.config import CheckConfig
 from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
 from flux_trio.cores.resource.core import ResourceCore
+from flux_trio.cores.resource.definition import FileRead, Kept, ReadFile
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Idset, ResourceSet, parse_duration
 from flux_trio.messages import topics
 from flux_trio.process.local import Ending, open_process, run_to_end
+from flux_trio.process.threads import OWN
 from flux_trio.services.recorded_core import make_core
-from flux_trio.services.runner import no_other_actions, run_core
+from flux_trio.services.runner import run_core
 
 
 async def run(
     handle: Handle,
     inventory: ResourceSet,
-    exclude: Idset,
+    exclude: Idset | str,
     *,
+    kept: Kept | None = None,
+    queues: Mapping[str, str] | None = None,
     missing: Mapping[int, str] | None = None,
     check: CheckConfig | None = None,
     edition: Edition = CLASSIC,
+    waits: bool = False,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `resource.*` until cancelled; `exclude` is the exclude group (RFC 28).
 
-    `missing` says by target what this machine lacks, `check` is the check command. Requests wait
-    until the eventlog of earlier runs is read from the kvs. Raises ServiceExit if it cannot be
+    `kept` and `queues` are as in `ResourceCore`, `missing` says by target what this machine lacks,
+    `check` is the check command. Requests wait until what earlier runs have written is read from
+    the kvs; with `waits` the service has started only then. Raises ServiceExit if it cannot be
     read, FluxError(EEXIST) if there is a resource service already.
     """
     handle.register(topics.RESOURCE)
-    if check is None:
-        made = make_core(handle, ResourceCore, inventory, exclude, missing=missing, edition=edition)
-        await run_core(handle, made.turns, no_other_actions, task_status=task_status)
-        return
-    interval_s = parse_duration(check.interval)
     made = make_core(
         handle,
         ResourceCore,
         inventory,
         exclude,
         missing=missing,
-        check_interval_s=interval_s,
+        check_interval_s=None if check is None else parse_duration(check.interval),
         edition=edition,
+        kept=kept,
+        queues=queues,
     )
-    runner = CheckRunner(check, inventory.nnodes, handle.post, Durations.of(handle.now))
-
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(runner.serve)
-        await run_core(handle, made.turns, runner.run_nowait, task_status=task_status)
+        runner = None
+        if check is not None:
+            runner = CheckRunner(check, handle.post, Durations.of(handle.now))
+            nursery.start_soon(runner.serve)
+
+        def perform(action: RunCheck | ReadFile) -> None:
+            if isinstance(action, ReadFile):
+                nursery.start_soon(_read_file, action, handle.post)
+            else:
+                assert runner is not None  # only a core with checks runs them
+                runner.run_nowait(action)
+
+        await run_core(
+            handle,
+            made.turns,
+            perform,
+            is_ready=lambda: not waits or made.core.has_read,
+            task_status=task_status,
+        )
+
+
+async def _read_file(action: ReadFile, post: Callable[[FileRead], None]) -> None:
+    try:
+        text = await OWN.run(Path(action.path).read_text, "utf-8", abandon_on_cancel=True)
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        post(FileRead(action.path, None, problem or "cannot be read"))
+    else:
+        post(FileRead(action.path, text))
 
 
 # --- the check command
@@ -77,18 +107,16 @@ Post = Callable[[Checked | NotChecked], None]
 class CheckRunner:
     """The processes of the check command. `post` takes each result.
 
-    At most `max-running` processes run at a time. A sweep names each target once, so at most as
-    many checks wait as there are targets.
+    At most `max-running` processes run at a time. A sweep names each target once, and a sweep ends
+    before the next one begins, so at most as many checks wait as there are targets.
     """
 
-    def __init__(
-        self, config: CheckConfig, ntargets: int, post: Post, durations: Durations
-    ) -> None:
+    def __init__(self, config: CheckConfig, post: Post, durations: Durations) -> None:
         self._config = config
         self._timeout_s = parse_duration(config.timeout)
         self._post = post
         self._durations = durations
-        self._to_run, self._runs = trio.open_memory_channel[RunCheck](ntargets)
+        self._to_run, self._runs = trio.open_memory_channel[RunCheck](math.inf)
 
     def run_nowait(self, check: RunCheck) -> None:
         """Run the command for a target as soon as fewer than `max-running` run."""

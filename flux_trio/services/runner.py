@@ -84,6 +84,19 @@ def no_other_actions(action: object) -> None:
     raise TypeError(f"expected an action of this service, got {action!r}")
 
 
+class _Start:
+    """Reports that a core has started, once it `is_ready`."""
+
+    def __init__(self, is_ready: Callable[[], bool], status: trio.TaskStatus[None]) -> None:
+        self._is_ready = is_ready
+        self._status: trio.TaskStatus[None] | None = status
+
+    def look(self) -> None:
+        if self._status is not None and self._is_ready():
+            self._status.started()
+            self._status = None
+
+
 @overload
 async def run_core(
     handle: Handle, core: Core[KeyT, InputT, Never], *, task_status: trio.TaskStatus[None] = ...
@@ -96,6 +109,7 @@ async def run_core(
     core: Core[KeyT, InputT, ActionT],
     perform: Callable[[ActionT], None],
     *,
+    is_ready: Callable[[], bool] = ...,
     task_status: trio.TaskStatus[None] = ...,
 ) -> None: ...
 
@@ -105,11 +119,13 @@ async def run_core(
     core: Core[KeyT, InputT, ActionT],
     perform: Callable[[ActionT], None] = no_other_actions,
     *,
+    is_ready: Callable[[], bool] = lambda: True,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run `core` until cancelled, or until its action Exit (raises ServiceExit with the reason).
 
-    Timers that are due get a turn of their own, after the turn of the waiting messages.
+    It has started once `is_ready` says so after a turn; an action Exit until then is an error of
+    the start. Timers that are due get a turn of their own, after the turn of the waiting messages.
 
     `perform` takes the core's own actions; it must not block, and rejects others
     (`no_other_actions`). Their results come back through `handle.post`.
@@ -129,8 +145,9 @@ async def run_core(
 
     ahead = steps.ahead()
     do(core.start(handle.now()), ahead)
-    task_status.started()
+    start = _Start(is_ready, task_status)
     while True:
+        start.look()
         at = timers.next_at()
         passed = -math.inf
         if at is None:

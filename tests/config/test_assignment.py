@@ -15,6 +15,7 @@ from flux_trio.config import (
     add_queue_properties,
     assign,
     parse_config,
+    queue_hosts,
 )
 from flux_trio.formats import FormatError, Idset
 from flux_trio.sim import make_machine
@@ -131,14 +132,14 @@ parent = "some"
 def test_hosts_of_a_queue_have_its_property_and_its_jobs_require_it() -> None:
     """33.hosts.3, 33.virtual.2"""
     config = parse_config(HOSTS)
-    inventory = add_queue_properties(config, make_machine(4, 1))
+    inventory = add_queue_properties(queue_hosts(config), make_machine(4, 1))
     assert inventory.ranks_with_property("+all") == Idset.of(range(4))
     assert inventory.ranks_with_property("+some") == Idset.of([1, 2])
     assert set(inventory.properties) == {"+all", "+some"}
     wanted = {queue: assign(config, {"queue": queue, "duration": 1}) for queue in config.queues}
     assert wanted["virtual"].updates[CONSTRAINTS_KEY] == {"properties": ["+some"]}
     assert wanted["other"].updates == {}
-    assert add_queue_properties(Config(), make_machine(4, 1)) == make_machine(4, 1)
+    assert add_queue_properties(queue_hosts(Config()), make_machine(4, 1)) == make_machine(4, 1)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_unknown_or_empty_hosts_are_refused(hosts: str, complaint: str) -> None:
     """33.hosts.1"""
     text = HOSTS.replace("node[1-2]", hosts)
     with pytest.raises(FormatError) as error:
-        add_queue_properties(parse_config(text), make_machine(4, 1))
+        add_queue_properties(queue_hosts(parse_config(text)), make_machine(4, 1))
     assert complaint in str(error.value)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flux_trio.cores.job_list import follow
 from flux_trio.cores.job_list.follow import SLICE_EVENTS
 from flux_trio.formats import Event
 from flux_trio.messages import Errno, topics
@@ -144,3 +145,52 @@ def test_cancel_of_a_watch_that_is_refused_is_refused(listed: ListedJobs) -> Non
     assert listed.ask(topics.INFO_WATCH, unknown, streaming=True, tag=9) == []
     assert listed.ask(topics.INFO_WATCH_CANCEL, {"matchtag": 9}) == []
     assert [errnum for errnum, _ in let_all_come(listed)] == [Errno.ENOENT, Errno.ENOENT]
+
+
+# job-list.job-state-pause, by which tests of Flux let job-list be behind
+
+
+@pytest.fixture
+def paused() -> ListedJobs:
+    """A job list that is paused; meanwhile the job manager has accepted a job."""
+    listed = ListedJobs()
+    listed.start()
+    assert listed.ask(topics.LIST_PAUSE, None) == [(0, None)]
+    listed.store_jobspec(NEW)
+    listed.store_log(NEW, pending())
+    listed.tell(*enumerated(NEW, pending()))
+    return listed
+
+
+def waits(listed: ListedJobs) -> Any:
+    ((_, stats),) = listed.ask("job-list.stats-get", None)
+    return stats["idsync"]["waits"]
+
+
+def test_list_id_waits_for_the_end_of_a_pause_and_is_counted_by_job(paused: ListedJobs) -> None:
+    assert waits(paused) == 0
+    assert ask(paused, topics.LIST_ID) == []
+    assert ask(paused, topics.LIST_ID) == []
+    assert waits(paused) == 1
+    answers = paused.ask(topics.LIST_UNPAUSE, None)
+    assert [errnum for errnum, _ in answers] == [0, 0, 0]
+    assert waits(paused) == 0
+
+
+def test_an_unknown_job_is_refused_after_a_pause(paused: ListedJobs) -> None:
+    assert paused.ask(topics.LIST_ID, {"id": NEW + 1}) == []
+    assert sorted(paused.ask(topics.LIST_UNPAUSE, None), key=str) == [(0, None), *UNKNOWN]
+
+
+@pytest.mark.parametrize("topic", [topics.INFO_LOOKUP, topics.INFO_WATCH])
+def test_a_pause_does_not_delay_what_is_read_of_a_job(paused: ListedJobs, topic: str) -> None:
+    assert {errnum for errnum, _ in ask(paused, topic)} == {0}
+
+
+def test_a_pause_ends_when_too_much_of_the_journal_waits(
+    paused: ListedJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "HELD_MAX", 1)
+    assert ask(paused, topics.LIST_ID) == []
+    paused.tell()
+    assert [errnum for errnum, _ in paused.take_sent()] == [0]

@@ -201,6 +201,15 @@ def test_kill_sends_a_signal_to_the_commands_that_run() -> None:
     assert [each.errnum for each in m.messages if isinstance(each, Response)] == [Errno.EINVAL]
 
 
+def test_a_rank_whose_command_the_operator_has_ended_is_not_drained() -> None:
+    m = Script(config(release_after="0"), peers=True)
+    m.ran(1)
+    m.ask(topics.JOB_HOUSEKEEPING_KILL, {"signum": 15, "ranks": "1"})
+    m.ended(1, 1, failure="killed by signal 15")
+    assert [each for each in m.messages if each.topic == topics.RESOURCE_DRAIN] == []
+    assert m.frees() == [("1", False)]
+
+
 def test_in_the_classic_edition_the_job_holds_its_resources_until_all_is_done() -> None:
     m = Script(config("classic"), peers=True)
     m.ran(1)

@@ -174,10 +174,13 @@ def test_drain_is_an_event_with_hosts_and_reason() -> None:
     script(drain("1-2"), now=12.5)
     script(undrain("2"), now=13.5)
     first, second = parse_eventlog(script.eventlog)
-    context = {"idset": "1-2", "nodelist": "node[1-2]", "reason": "bad dimm"}
+    context = {"idset": "1-2", "nodelist": "node[1-2]", "overwrite": 0, "reason": "bad dimm"}
     assert (first.timestamp, first.name, first.context) == (12.5, "drain", context)
-    assert (second.name, second.context) == ("undrain", {"idset": "2", "nodelist": "node2"})
-    assert Log(6, "undrain idset=2 nodelist=node2") in script.other
+    assert (second.name, second.context) == (
+        "undrain",
+        {"idset": "2", "nodelist": "node2", "overwrite": 0},
+    )
+    assert Log(6, "undrain idset=2 nodelist=node2 overwrite=0") in script.other
     assert Note("resource", {"what": "undrain", "targets": "2"}) in script.other
 
 

@@ -31,7 +31,7 @@ async def run_checks(
     """What a shell script, or `command`, has found of targets; then no process is left."""
     to_take, results = trio.open_memory_channel[Checked | NotChecked](len(targets))
     check = CheckConfig(command or ["sh", "-c", script], **config)
-    runner = CheckRunner(check, len(targets), to_take.send_nowait, Durations.of(trio.current_time))
+    runner = CheckRunner(check, to_take.send_nowait, Durations.of(trio.current_time))
     before = children()
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:

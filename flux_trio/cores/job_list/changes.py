@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Set
 from typing import Any, Final
 
 from flux_trio.cores.job_list.details import JOBSPEC, R, current_jobspec, current_r
@@ -72,9 +72,9 @@ class Changes(Part):
         self._of_user = Allowance(UPDATES_OF_USER_MAX, "update watches")
 
     @property
-    def waiting_count(self) -> int:
-        """The number of list-id requests that wait for a state of their job."""
-        return sum(map(len, self._waiting.values()))
+    def waiting_jobs(self) -> Set[JobId]:
+        """The jobs for whose state list-id requests wait."""
+        return self._waiting.keys()
 
     @property
     def stats_count(self) -> int:

@@ -94,6 +94,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             for_owner={
                 topics.config_reload_of(topics.JOB_LIST): self._configure,
                 topics.stats_of(topics.JOB_INFO): self._info_stats,
+                topics.LIST_PAUSE: self._pause,
+                topics.LIST_UNPAUSE: self._unpause,
             },
             for_all={
                 topics.LIST_LIST: self._listings.list_jobs,
@@ -203,6 +205,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
 
     def _keep(self, request: Request, requests: list[Request]) -> None:
         """Add `request` to the `requests` of this turn, or to the backlog."""
+        if request.topic == topics.LIST_UNPAUSE and request.rolemask & ROLE_OWNER:
+            self._follower.unpause()  # now, so that this turn has what was held
         if self._follower.ready:
             requests.append(request)
             return
@@ -212,6 +216,9 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         """Call the method; for a job that is not active, first read its eventlog."""
         with suppress(FluxError, FormatError):  # the method answers with the error
             jobid = self._unread_job(request)
+            if jobid is not None and self._follower.paused and request.topic == topics.LIST_ID:
+                self._asked.put_off(request)
+                return
             if jobid is not None:
                 read = RecordRead(request, jobid)
                 tag = self._exchange.ask_kvs(look_up(job_key(jobid, EVENTLOG)), read)
@@ -289,7 +296,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         except FluxError as error:
             self._exchange.send(respond_error(request, error.errnum, error.text))
             return
-        if record is not None and not record.is_active:
+        if record is not None and (not record.is_active or self._follower.paused):
             self._records.finished = record
         elif record is not None and self._follower.is_behind and jobid not in self._records.jobs:
             self._asked.put_off(request)
@@ -305,6 +312,13 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._listings.config = configuration_in(request)
         self._exchange.send(respond(request))
 
+    def _pause(self, request: Request) -> None:
+        self._follower.pause()
+        self._exchange.send(respond(request))
+
+    def _unpause(self, request: Request) -> None:
+        self._exchange.send(respond(request))
+
     def _list_attrs(self, request: Request) -> None:
         self._exchange.send(respond(request, job_list.attributes()))
 
@@ -315,7 +329,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             for states in (PENDING, RUNNING)
         )
         jobs = job_list.JobCounts(pending, running, len(self._finished))
-        waits = job_list.Waits(self._changes.waiting_count)
+        waits = job_list.Waits(len(self._changes.waiting_jobs | self._asked.late_jobs))
         return job_list.Stats(jobs, self._watches.count(), waits, self._changes.stats_count)
 
     def _info_stats(self, request: Request) -> None:

@@ -182,6 +182,12 @@ class WaitingRequests(Part):
                 return job_list.id_in(each)
         return None
 
+    @property
+    def late_jobs(self) -> set[JobId]:
+        """The jobs that list-id requests wait for until they are known."""
+        late = (request for of_sender in self._late.values() for request in of_sender)
+        return {job_list.id_in(each) for each in late if each.topic == topics.LIST_ID}
+
     def pop_late(self) -> list[Request]:
         """Remove and return the requests that were put off."""
         late, self._late = self._late, {}

@@ -8,6 +8,9 @@ jobs that may be active are read again. If opening fails, the next attempt comes
 A response with many events is taken in slices, one in each turn, so that other services need not
 wait for the whole of it. The rest is taken at once when a request, a purge or the next response of
 the journal comes.
+
+The owner may pause this, to see what a list does that is behind the job manager. Batches are held
+until it goes on, at the latest when HELD_MAX of them wait.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ _CLEAN: Final = JobEvent.CLEAN.value
 RETRY_S: Final = 1.0  # between the first two attempts to open the journal, then twice as long
 RETRY_S_MAX: Final = 64.0
 
+HELD_MAX: Final = 10_000
+"""Responses of the journal that a pause holds: a test has few, and one that is forgotten ends."""
+
 SLICE_EVENTS: Final = 2_000  # of a response of the journal, in a turn: about 10 ms
 
 
@@ -46,6 +52,7 @@ class Follower(Part):
     _rest: list[tuple[JobId, int, Event]]
     _ended: dict[JobId, journal.Ended]
     _purged: list[Place]
+    paused: bool
     ready: bool
     hindrance: tuple[int, str] | None
 
@@ -61,13 +68,25 @@ class Follower(Part):
         self._rest = []  # events of the last batch that later turns take
         self._ended = {}  # of that batch: the jobs that its events end
         self._purged = []  # jobs that were purged while eventlogs are read: a batch may end them
+        self.paused = False
         self.ready = False
         self.hindrance = None  # errnum and text, once the journal has ended
 
     @property
     def is_behind(self) -> bool:
         """Return whether there may be active jobs that were not read yet."""
-        return not self._begun or self.scan.running
+        return not self._begun or self.scan.running or self.paused
+
+    def pause(self) -> None:
+        """Hold what the journal sends from now on."""
+        self.catch_up()
+        self.paused = True
+
+    def unpause(self) -> None:
+        """Take what a pause has held; without a pause nothing changes."""
+        self.paused = False
+        if not self.scan.running:
+            self._take_held()
 
     def open(self) -> None:
         """Open the journal; try later if the eventlogs for the last one are still being read."""
@@ -102,10 +121,14 @@ class Follower(Part):
             self.hindrance = None
             self._retry_s = RETRY_S
             self.scan.start()
-        if self.scan.running:
-            self._held.append(batch)
-        else:
+        if not (self.scan.running or self.paused):
             self._apply(batch)
+            return
+        self._held.append(batch)
+        if self.paused and len(self._held) > HELD_MAX:
+            text = f"the pause of job-list ends: it has held {HELD_MAX} responses"
+            self._exchange.send(Log(Level.WARNING, text))
+            self.unpause()
 
     def go_on(self) -> None:
         """Take the next slice of the events that the journal has sent."""
@@ -156,7 +179,7 @@ class Follower(Part):
 
     def purge(self, places: Iterable[Place]) -> None:
         """Remove finished jobs, after the events that came before."""
-        if self.scan.running:
+        if self.scan.running or self.paused:
             self._purged += places
             return
         self.catch_up()
@@ -164,10 +187,14 @@ class Follower(Part):
             self._finished.purge(place)
 
     def _scanned(self) -> None:
-        held, self._held = self._held, []
-        purged, self._purged = self._purged, []
         self._records.sort()
         self.ready = True
+        if not self.paused:
+            self._take_held()
+
+    def _take_held(self) -> None:
+        held, self._held = self._held, []
+        purged, self._purged = self._purged, []
         for batch in held:
             if not (self.catch_up() and self._apply(batch)):
                 return

@@ -3,8 +3,8 @@
 Both are folded from `resource.eventlog` (RFC 18). A request, or a result of the check command,
 becomes an event; the event changes the state when it is durable.
 
-The events of drains are `drain` {idset, nodelist, reason?, overwrite?} and `undrain` {idset,
-nodelist, reason?}, as flux-core writes them. A target that was drained without a reason may be
+The events of drains are `drain` and `undrain` {idset, nodelist?, reason?, overwrite}, as flux-core
+writes them; its older versions wrote no nodelist. A target that was drained without a reason may be
 given one later; its time stays the first. A request to drain a target that is drained with a reason
 is refused, unless it has a mode: `update` leaves that target as it is, `overwrite` takes the new
 reason, `force-overwrite` takes the new reason and the new time.
@@ -12,7 +12,7 @@ reason, `force-overwrite` takes the new reason and the new time.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from flux_trio.cores.resource.checks import Checks
 from flux_trio.cores.resource.downs import Downs
@@ -20,13 +20,15 @@ from flux_trio.cores.resource.marks import Context, Marks, ranks
 from flux_trio.cores.resource.targets import Hosts, parse_targets
 from flux_trio.cores.state import Part
 from flux_trio.editions import flux
-from flux_trio.editions.flux import DrainedTargets, DrainMode
+from flux_trio.editions.flux import DrainedTargets
 from flux_trio.formats import Event, FormatError, Idset, ResourceSet, parse_eventlog
 from flux_trio.formats.meanings import Stamp
 from flux_trio.messages import Errno, FluxError, Request, topics
 
 DRAIN = "drain"
 UNDRAIN = "undrain"
+
+Mode = Literal["update", "overwrite", "force-overwrite"]
 
 _OVERWRITE: Final = {"overwrite": 1, "force-overwrite": 2}  # as the event has it
 
@@ -58,7 +60,7 @@ class Drains(Marks[_Context, Drain]):
         targets: Idset,
         reason: str | None,
         exclude: Idset,
-        mode: DrainMode | None = None,
+        mode: Mode | None = None,
     ) -> Event | None:
         """Return the event that drains `targets`, None if that changes nothing.
 
@@ -76,13 +78,10 @@ class Drains(Marks[_Context, Drain]):
             raise FluxError(Errno.EEXIST if drained else Errno.EINVAL, text)
         if not targets:
             return None
-        context = self._context(targets, reason)
-        if mode in _OVERWRITE:
-            context["overwrite"] = _OVERWRITE[mode]
-        return Event(now, DRAIN, context)
+        return Event(now, DRAIN, self._context(targets, reason, mode))
 
     def undrain(
-        self, now: float, targets: Idset, reason: str | None = None, mode: DrainMode | None = None
+        self, now: float, targets: Idset, reason: str | None = None, mode: Mode | None = None
     ) -> Event | None:
         """Return the event that undrains `targets`, None if that changes nothing.
 
@@ -92,11 +91,15 @@ class Drains(Marks[_Context, Drain]):
         if others and mode is None:
             raise FluxError(Errno.EEXIST, f"{ranks(others)} not drained")
         targets -= others
-        return Event(now, UNDRAIN, self._context(targets, reason)) if targets else None
+        return Event(now, UNDRAIN, self._context(targets, reason, mode)) if targets else None
 
-    def _context(self, targets: Idset, reason: str | None) -> dict[str, Any]:
+    def _context(self, targets: Idset, reason: str | None, mode: Mode | None) -> dict[str, Any]:
         context: dict[str, Any] = self._hosts.context(targets)
+        context["overwrite"] = _OVERWRITE.get(mode or "", 0)
         return context if reason is None else {**context, "reason": reason}
+
+    def _counts(self, context: _Context) -> bool:  # noqa: ARG002 - all drains are
+        return True
 
     def _mark(self, timestamp: float, context: _Context, before: Drain | None) -> Drain:
         reason = context.reason
@@ -130,8 +133,15 @@ class Administration(Part):
         """Return the targets that are offline to a scheduler (28.offline.6)."""
         return self.drains.targets | self.downs.targets
 
+    def take(self, inventory: ResourceSet) -> None:
+        """Take another inventory; `replay` says then which of its targets are marked."""
+        self._inventory = inventory
+        self.hosts.take(inventory)
+
     def replay(self, eventlog: str) -> None:
-        """Fold a whole log. Raises FormatError that names the line."""
+        """Fold a whole log, and nothing else. Raises FormatError that names the line."""
+        self.drains.clear()
+        self.downs.clear()
         for number, event in enumerate(parse_eventlog(eventlog), start=1):
             try:
                 self.apply(event)
@@ -154,9 +164,11 @@ class Administration(Part):
             return self.downs.up(now, self._targets(up.targets), "operator")
         asked = flux.DRAIN.read(request)
         targets = self._targets(asked.targets)
-        if request.topic == topics.RESOURCE_DRAIN:
-            return self.drains.drain(now, targets, asked.reason, exclude, asked.mode)
-        return self.drains.undrain(now, targets, asked.reason, asked.mode)
+        is_drain = request.topic == topics.RESOURCE_DRAIN
+        mode = _mode(asked.mode, "drain" if is_drain else "undrain")
+        if is_drain:
+            return self.drains.drain(now, targets, asked.reason, exclude, mode)
+        return self.drains.undrain(now, targets, asked.reason, mode)
 
     def events_for(self, now: float, checks: Checks) -> list[Event]:
         """Return the events for the results of the check command."""
@@ -174,3 +186,13 @@ class Administration(Part):
 
     def _targets(self, text: str) -> Idset:
         return parse_targets(text, self._inventory)
+
+
+def _mode(text: str | None, what: str) -> Mode | None:
+    if text is None:
+        return None
+    for mode in get_args(Mode):
+        if text == mode:
+            return cast(Mode, mode)
+    known = ", ".join(get_args(Mode))
+    raise FluxError(Errno.EINVAL, f"invalid {what} mode {text!r:.80}: expected one of {known}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from flux_trio.cores.resource.targets import Hosts
 from flux_trio.cores.state import Part
 from flux_trio.formats import Idset
 from flux_trio.formats.meanings import Time
@@ -37,14 +38,14 @@ class NotChecked(msgspec.Struct, frozen=True):
 
 
 class Checks(Part):
-    """Sweeps over `hosts`, by target, one after the other."""
+    """Sweeps over `hosts`, one target after the other."""
 
     _began_at: Time
     _running: set[int]
     _complained: bool
     _found: dict[int, str | None]
 
-    def __init__(self, hosts: dict[int, str], interval_s: float) -> None:
+    def __init__(self, hosts: Hosts, interval_s: float) -> None:
         self._hosts = hosts
         self._interval_s = interval_s
         self._began_at = 0.0
@@ -55,12 +56,14 @@ class Checks(Part):
     def begin(self, now: float) -> list[RunCheck]:
         """Begin a sweep; the last one must be over."""
         self._began_at, self._complained = now, False
-        self._running = set(self._hosts)
-        return [RunCheck(target, host) for target, host in self._hosts.items()]
+        hosts = self._hosts.by_target
+        self._running = set(hosts)
+        return [RunCheck(target, host) for target, host in hosts.items()]
 
     def checked(self, checked: Checked) -> None:
         self._running.discard(checked.target)
-        self._found[checked.target] = checked.problem
+        if checked.target in self._hosts.by_target:  # it was there when the check began
+            self._found[checked.target] = checked.problem
 
     def not_checked(self, failed: NotChecked) -> str | None:
         """Return a text for the log, once in a sweep: it would be the same for each target."""

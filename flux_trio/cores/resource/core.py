@@ -13,6 +13,7 @@ text: an idset or a hostlist.
   from the configuration again; "" means no member.
 - `resource.expiration-update` says when the whole instance ends, 0 for never. Holders of a group
   get R with the new time, subscribers the event `resource-expiration`.
+- `resource.reload` takes R from a file, while nobody has acquired a group (`definition`).
 - `resource.journal` and `resource.sched-status`, which Flux's own programs ask, are in `journal`.
 - `resource.status` is for everybody. Its offline targets are those that are down; drained targets
   are offline to a scheduler, too (28.offline.6), but are listed apart.
@@ -33,6 +34,7 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.resource.administration import Administration
 from flux_trio.cores.resource.checks import Checked, Checks, NotChecked, RunCheck
+from flux_trio.cores.resource.definition import RESOURCES_KEY, Definition, FileRead, Kept, ReadFile
 from flux_trio.cores.resource.downs import OFFLINE, ONLINE
 from flux_trio.cores.resource.groups import Groups
 from flux_trio.cores.resource.journal import HeldRead, Journal, JournalRead, sched_status
@@ -50,6 +52,7 @@ from flux_trio.cores.turns import (
 )
 from flux_trio.editions import CLASSIC, Codec, Edition, flux
 from flux_trio.formats import Event, FormatError, Idset, ResourceSet, format_event
+from flux_trio.formats.meanings import KvsOp
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -68,6 +71,7 @@ from flux_trio.trace import Kind
 T = TypeVar("T")
 
 EVENTLOG_KEY: Final = "resource.eventlog"
+UPDATE: Final = "resource-update"
 CHECK_TIMER: Final = "check"
 
 
@@ -79,20 +83,36 @@ class Logged(msgspec.Struct, frozen=True):
     """Answers the commit of the events that `_committing` has."""
 
 
-ResourceCall: TypeAlias = EventlogRead | Logged | JournalRead | HeldRead
+class DefinitionRead(msgspec.Struct, frozen=True):
+    """Answers the read of R, which counts above the inventory that was given."""
+
+
+class DefinitionWritten(msgspec.Struct, frozen=True):
+    """Answers a commit of R; `request` is answered then."""
+
+    request: Request | None = None
+
+
+ResourceCall: TypeAlias = (
+    EventlogRead | Logged | JournalRead | HeldRead | DefinitionRead | DefinitionWritten
+)
 ResourceTimer: TypeAlias = Literal["check"]
-ResourceInput: TypeAlias = CommonInput[ResourceTimer] | Checked | NotChecked
-ResourceAction: TypeAlias = CommonAction[ResourceTimer] | RunCheck
+ResourceInput: TypeAlias = CommonInput[ResourceTimer] | Checked | NotChecked | FileRead
+ResourceAction: TypeAlias = CommonAction[ResourceTimer] | RunCheck | ReadFile
 
 
-class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]):
+class ResourceCore(
+    CorePart, Core[ResourceTimer, Checked | NotChecked | FileRead, RunCheck | ReadFile]
+):
     """The whole state of the resource service. `exclude` is among the targets of `inventory`.
 
     `missing` says by target what this machine lacks of it; these targets are down from the start.
     `check_interval_s` is the time between two sweeps of the check command, None without one.
+    `kept` says what becomes of R in the kvs, None without Flux's own programs; `queues` has the
+    hosts of each queue that has hosts.
     """
 
-    _inventory: ResourceSet
+    _missing: dict[int, str]
     _replayed: bool
     _early: list[Request]
     _asking: list[Request]
@@ -102,21 +122,23 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     def __init__(
         self,
         inventory: ResourceSet,
-        exclude: Idset,
+        exclude: Idset | str,
         *,
         missing: Mapping[int, str] | None = None,
         check_interval_s: float | None = None,
         edition: Edition = CLASSIC,
+        kept: Kept | None = None,
+        queues: Mapping[str, str] | None = None,
     ) -> None:
         self._edition = edition
-        self._inventory = inventory
-        self._groups = Groups(inventory, exclude, edition)
+        self._definition = Definition(inventory, exclude, queues or {}, kept)
+        self._groups = Groups(self._inventory, Idset(), edition)
         self._journal = Journal()
-        self._administration = Administration(inventory)  # folded from durable events
+        self._administration = Administration(self._inventory)  # folded from durable events
         self._missing = dict(missing or {})
         self._checks: Checks | None = None
         if check_interval_s is not None:
-            self._checks = Checks(self._administration.hosts.by_target, check_interval_s)
+            self._checks = Checks(self._administration.hosts, check_interval_s)
         self._outbox = Outbox[ResourceCall, ResourceAction, ResourceTimer](edition)
         self._replayed = False  # requests wait for it, since the first grow needs the state
         self._early = []
@@ -133,6 +155,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                 topics.RESOURCE_UP: self._wait,
                 topics.RESOURCE_EXCLUDE: self._exclude,
                 topics.RESOURCE_EXPIRATION: self._expire,
+                topics.RESOURCE_RELOAD: self._reload,
                 topics.RESOURCE_WAITUP: self._wait_up,
                 topics.RESOURCE_JOURNAL: self._follow,
                 topics.RESOURCE_JOURNAL_CANCEL: self._unfollow,
@@ -147,6 +170,11 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         )
 
     @property
+    def has_read(self) -> bool:
+        """Whether what earlier runs have written is read."""
+        return self._replayed
+
+    @property
     def down(self) -> Idset:
         """The targets that are down."""
         return self._administration.downs.targets
@@ -157,10 +185,23 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         return self._administration.drains.targets
 
     def start(self, now: float) -> list[ResourceAction]:
-        """Ask for the eventlog that earlier runs have written."""
+        """Ask for what earlier runs have written: the eventlog, and R if it is the stored one."""
         self._outbox.now = self._journal.began = now
-        self._outbox.ask_kvs(look_up(EVENTLOG_KEY), EventlogRead())
+        if self._definition.kept == "read":
+            self._outbox.ask_kvs(look_up(RESOURCES_KEY), DefinitionRead())
+        else:
+            if self._definition.kept == "written":
+                self._outbox.ask_kvs(self._definition.written(), DefinitionWritten())
+            self._outbox.ask_kvs(look_up(EVENTLOG_KEY), EventlogRead())
         return self._outbox.pop_actions()
+
+    @property
+    def _inventory(self) -> ResourceSet:
+        return self._definition.inventory
+
+    def taken_up(self) -> None:
+        """Compute again what follows from the inventory."""
+        self._administration.take(self._inventory)
 
     def turn(self, now: float, inputs: Sequence[ResourceInput]) -> list[ResourceAction]:
         """Take requests, checks and the kvs's answers; tell the holders of groups what changed."""
@@ -173,6 +214,8 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                     self._response(now, item)
                 case Checked() | NotChecked():
                     self._checked(item)
+                case FileRead():
+                    self._loaded(item)
                 case TimerFired():
                     self._outbox.fired(CHECK_TIMER)
                     self._begin_checks(now)
@@ -224,6 +267,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         """
         self._groups.disconnect(request.sender)
         self._journal.forget(request.sender)
+        self._definition.unanswered(request.sender)
         self._asking = [unanswered(each, request.sender) for each in self._asking]
         self._waiting = deque(unanswered(each, request.sender) for each in self._waiting)
         if self._committing is not None:
@@ -250,17 +294,24 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         if 0 < expiration <= starttime:
             text = f"{request.topic}: expiration: {expiration} is not after {starttime}, the start"
             raise FluxError(Errno.EINVAL, text)
-        self._inventory = self._inventory.with_times(starttime, expiration)
+        self._definition.expire(expiration)
         self._outbox.send_all(self._groups.renew(self._inventory))
         self._publish(
             topics.RESOURCE_EXPIRATION_EVENT, flux.INSTANCE_END, flux.InstanceEnd(expiration)
         )
-        self._outbox.send(respond(request))
+        if self._definition.kept is None:
+            self._outbox.send(respond(request))
+            return
+        stamp = max(self._outbox.now, self._administration.stamped)  # the clock may be set back
+        event = Event(stamp, UPDATE, {"expiration": expiration})
+        self._outbox.send_all(self._journal.told(event))
+        logged: KvsOp = ["append", EVENTLOG_KEY, format_event(event)]
+        self._outbox.ask_kvs(self._definition.written(logged), DefinitionWritten(request))
 
     def _status(self, request: Request) -> None:
         drained = self._administration.drains.for_status()
         status = flux.ResourceStatus(
-            R=self._inventory.to_json(),
+            R=self._inventory.with_scheduling(None).to_json(),
             drained=drained,
             drain=drained,
             online=str(self._inventory.ranks - self._administration.downs.targets),
@@ -269,6 +320,63 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
             exclude=str(self._groups.exclude),
         )
         self._outbox.send(respond(request, flux.RESOURCE_STATUS.write(status)))
+
+    # Other resources
+
+    def _reload(self, request: Request) -> None:
+        if self._definition.kept is None:
+            raise unknown_method(topics.RESOURCE, "reload")
+        self._check_free()
+        self._outbox.send(self._definition.load(request))
+
+    def _check_free(self) -> None:
+        if not self._groups.are_free:
+            raise FluxError(Errno.EBUSY, "resources are busy (unload scheduler?)")
+
+    def _loaded(self, file: FileRead) -> None:
+        """Take R of a file, unless somebody has acquired resources meanwhile."""
+        request, found = self._definition.loaded(file)
+        try:
+            if isinstance(found, FluxError):
+                raise found
+            self._check_free()
+            self._take(found)
+        except FormatError as error:
+            self._outbox.send(respond_error(request, Errno.EINVAL, str(error)))
+        except FluxError as error:
+            self._outbox.send(respond_error(request, error.errnum, error.text))
+        else:
+            self._outbox.ask_kvs(self._definition.written(), DefinitionWritten(request))
+
+    def _take(self, resources: ResourceSet) -> None:
+        """Take another R; the eventlog says again which of its targets are drained or down."""
+        self._definition.take(resources)
+        self._administration.take(self._inventory)
+        self._missing = {}
+        self._replayed = False
+        self._outbox.ask_kvs(look_up(EVENTLOG_KEY), EventlogRead())
+
+    def _definition_read(self, response: Response) -> None:
+        try:
+            text = value_in(response)
+            if text is None:
+                self._definition.keep()
+                self._outbox.ask_kvs(self._definition.written(), DefinitionWritten())
+                self._outbox.ask_kvs(look_up(EVENTLOG_KEY), EventlogRead())
+            else:
+                self._take(ResourceSet.parse(text.encode(), RESOURCES_KEY, own_widths=True))
+        except FluxError as error:
+            self._outbox.send(cannot_read(RESOURCES_KEY, error))
+        except FormatError as error:
+            self._outbox.send(Exit(f"cannot read {RESOURCES_KEY}: {error}"))
+
+    def _definition_written(self, call: DefinitionWritten, response: Response) -> None:
+        """Answer who has changed R. If the kvs cannot write it, the change counts all the same."""
+        if response.errnum:
+            text = f"cannot write {RESOURCES_KEY}: {response.error_text}"
+            self._outbox.send(Log(Level.ERR, text))
+        if call.request is not None:
+            self._outbox.send(respond(call.request))
 
     # What Flux's own programs read
 
@@ -370,10 +478,20 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                 self._outbox.send_all(self._journal.read(stream, response, self._inventory))
             case HeldRead():
                 self._tell_held(response)
+            case DefinitionRead():
+                self._definition_read(response)
+            case DefinitionWritten() as call:
+                self._definition_written(call, response)
             case None:
                 pass  # no open call has this matchtag
 
     def _replay(self, now: float, response: Response) -> None:
+        try:
+            exclude = self._definition.excluded()
+        except FluxError as error:
+            self._outbox.send(Exit(f"resource.exclude: {error.text}"))
+            return
+        self._groups.take(self._inventory, exclude)
         try:
             self._administration.replay(value_in(response) or "")
         except FluxError as error:

@@ -27,7 +27,7 @@ By = Literal["operator", "check", "start"]
 
 
 class _Context(Context, frozen=True):
-    by: By = "operator"
+    by: By | None = None
     reason: str = ""
 
 
@@ -84,7 +84,12 @@ class Downs(Marks[_Context, Down]):
             targets &= self.down_by(by)
         return Event(now, ONLINE, self._hosts.context(targets) | {"by": by}) if targets else None
 
+    def _counts(self, context: _Context) -> bool:
+        """flux-core's `offline` and `online` say which brokers had answered, and have no `by`."""
+        return context.by is not None
+
     def _mark(self, timestamp: float, context: _Context, before: Down | None) -> Down:
+        assert context.by is not None
         since = timestamp if before is None else before.timestamp
         return Down(since, context.by, context.reason)
 

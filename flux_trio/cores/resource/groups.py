@@ -131,6 +131,7 @@ class Groups(Part):
     """Both groups of `inventory`; `exclude` has the members of the group of that name."""
 
     exclude: Idset
+    _all: Idset
     _groups: dict[str, Group]
 
     def __init__(self, inventory: ResourceSet, exclude: Idset, edition: Edition) -> None:
@@ -169,6 +170,17 @@ class Groups(Part):
         for group in self._groups.values():
             if group.holder == peer:
                 group.disconnect()
+
+    @property
+    def are_free(self) -> bool:
+        """Return whether no group has a holder."""
+        return all(group.holder is None for group in self._groups.values())
+
+    def take(self, inventory: ResourceSet, exclude: Idset) -> None:
+        """Take other resources, while no group has a holder."""
+        self.exclude, self._all = exclude, inventory.ranks
+        for group in self._groups.values():
+            group.renew(inventory)
 
     def renew(self, inventory: ResourceSet) -> list[Response]:
         """Return the responses about `inventory`, which has the same resources with other times."""

@@ -107,9 +107,14 @@ def _page(events: list[Event]) -> dict[str, Any]:
 def sched_status(
     inventory: ResourceSet, excluded: Idset, unavailable: Idset, held: Mapping[str, Any] | None
 ) -> flux.SchedResources:
-    """Return the resources of the scheduler; those that jobs hold are as the job manager says."""
+    """Return the resources of the scheduler; those that jobs hold are as the job manager says.
+
+    The job manager knows no properties, by which programs tell the queues of what is allocated.
+    """
     known = inventory.without_ranks(excluded)
     down = known.restrict(unavailable)
+    if held and known.properties:
+        held = ResourceSet.parse(held).with_properties(known.properties, {}).to_json()
     return flux.SchedResources(_json(known), _json(down), held or flux.EMPTY_R)
 
 

@@ -16,10 +16,10 @@ from flux_trio.formats import Event, FormatError, Idset
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The keys that the context of every event about targets has."""
+    """The keys that the context of an event about targets has."""
 
     idset: str
-    nodelist: str
+    nodelist: str | None = None
 
 
 ContextT = TypeVar("ContextT", bound=Context)
@@ -39,6 +39,10 @@ class Marks(Part, Generic[ContextT, MarkT]):
         self._context_type = context
         self._marks = {}
 
+    def clear(self) -> None:
+        """Forget all marks."""
+        self._marks = {}
+
     @property
     def targets(self) -> Idset:
         return Idset.of(self._marks)
@@ -51,10 +55,16 @@ class Marks(Part, Generic[ContextT, MarkT]):
             context = msgspec.convert(event.context or {}, self._context_type)
         except msgspec.ValidationError as error:
             raise FormatError.of_msgspec(error) from None
+        if not self._counts(context):
+            return
         for target in self._hosts.find(context.idset, context.nodelist):
             before = self._marks.pop(target, None)
             if event.name == self.marking:
                 self._marks[target] = self._mark(event.timestamp, context, before)
+
+    @abstractmethod
+    def _counts(self, context: ContextT) -> bool:
+        """Return whether an event with this context is one of ours."""
 
     @abstractmethod
     def _mark(self, timestamp: float, context: ContextT, before: MarkT | None) -> MarkT:

@@ -18,6 +18,10 @@ class Hosts:
     """Which target is on which host; events of `resource.eventlog` name both."""
 
     def __init__(self, inventory: ResourceSet) -> None:
+        self.take(inventory)
+
+    def take(self, inventory: ResourceSet) -> None:
+        """Take the hosts of another inventory."""
         self.by_target = inventory.hosts
         self._targets = {host: rank for rank, host in reversed(self.by_target.items())}
 
@@ -26,11 +30,14 @@ class Hosts:
         nodelist = Hostlist.of(self.by_target[target] for target in targets)
         return {"idset": str(targets), "nodelist": str(nodelist)}
 
-    def find(self, idset: str, nodelist: str) -> Iterator[int]:
+    def find(self, idset: str, nodelist: str | None) -> Iterator[int]:
         """Yield the targets that an event means: a host may have another rank now, or be gone.
 
-        Raises FormatError.
+        Without a nodelist they are the ranks that are still there. Raises FormatError.
         """
+        if nodelist is None:
+            yield from (rank for rank in Idset.parse(idset) if rank in self.by_target)
+            return
         for rank, host in zip(Idset.parse(idset), Hostlist.parse(nodelist), strict=False):
             if self.by_target.get(rank) == host:
                 yield rank

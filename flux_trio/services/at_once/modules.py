@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.config import Config, add_queue_properties
+from flux_trio.config import Config, add_queue_properties, queue_hosts
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.cores.job_list.core import JobListCore
@@ -47,7 +47,7 @@ def module_plans(
     """
     back = topics.SERVICE_BACK_EVENT
     edition = config.edition_value
-    inventory = add_queue_properties(config, inventory)
+    inventory = add_queue_properties(queue_hosts(config), inventory)
     return {
         KVS_MODULE: ModulePlan(edition.kvs.services, (back,), kvs),
         "resource": ModulePlan(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,38 +67,52 @@ def settings(config_path: Path | None) -> dict[str, Any]:
     return tables
 
 
-def personality(size: int, hosts: str, where: Path) -> dict[str, Any]:
-    """Return the tables for the resources and the scheduler that flux-core's rc1-job.py gives."""
-    name = os.environ.get("TEST_UNDER_FLUX_PERSONALITY", "")
-    if os.environ.get("TEST_UNDER_FLUX_ACTIVE") != "t" or (name != "job" and not hosts):
+def fake_hosts(size: int, hosts: str) -> dict[str, Any]:
+    """Return the tables for an instance on hosts of other names, as `--test-hosts` says them."""
+    found = re.fullmatch(r"(.*)\[0-\d+\]", hosts)
+    if found is None:
         return {}
-    tables: dict[str, Any] = {}
-    ncores = os.cpu_count() or 1
-    encode = ["flux", "R", "encode", f"-r{Idset.of(range(size))}"]
-    if name == "job":
-        ncores = int(os.environ.get("TEST_UNDER_FLUX_CORES_PER_RANK", "2"))
-        mode, _, limit = os.environ.get("TEST_UNDER_FLUX_SCHED_SIMPLE_MODE", "limited=8").partition(
-            "="
-        )
-        tables["sched"] = {"mode": mode, **({"limit": int(limit)} if limit else {})}
-    encode += [f"-c{Idset.of(range(ncores))}", *([f"-H{hosts}"] if hosts else [])]
-    resources = where / "R"
-    resources.write_bytes(subprocess.run(encode, stdout=subprocess.PIPE, check=True).stdout)
-    tables["resource"] = {"path": str(resources), "noverify": True}
-    return tables
+    return {
+        "fake-resources": {
+            "nnodes": size,
+            "cores-per-node": os.cpu_count() or 1,
+            "host-prefix": found.group(1),
+        }
+    }
 
 
-def command_of(words: list[str]) -> list[str]:
-    """Return the command as flux-core's broker runs it: by the shell."""
-    if not words:
-        return []
-    command = " ".join(words)
-    if (
-        os.environ.get("TEST_UNDER_FLUX_NO_JOB_EXEC") == "y"
-        and "TEST_UNDER_FLUX_ACTIVE" in os.environ
-    ):
-        command = f"flux module remove job-exec; {command}"
-    return [SHELL, "-c", command]
+def is_personality(name: str) -> bool:
+    """Return whether a script has asked for one of flux-core's rc scripts of tests."""
+    return (
+        os.environ.get("TEST_UNDER_FLUX_ACTIVE") == "t"
+        and os.environ.get("TEST_UNDER_FLUX_PERSONALITY") == name
+    )
+
+
+def scheduler() -> dict[str, Any]:
+    """Return the table of the scheduler that flux-core's rc1-job.py gives."""
+    mode, _, limit = os.environ.get("TEST_UNDER_FLUX_SCHED_SIMPLE_MODE", "limited=8").partition("=")
+    return {"mode": mode, **({"limit": int(limit)} if limit else {})}
+
+
+def beginning(size: int) -> list[str]:
+    """Return the commands for the resources that flux-core's rc1-job.py puts into the kvs."""
+    ncores = int(os.environ.get("TEST_UNDER_FLUX_CORES_PER_RANK", "2"))
+    encode = f"flux R encode -r{Idset.of(range(size))} -c{Idset.of(range(ncores))}"
+    commands = [
+        f"{encode} | tr -d '\\n' | flux kvs put -r resource.R=-",
+        "flux module remove sched",
+        "flux module reload resource noverify",
+        "flux module load sched",
+    ]
+    if os.environ.get("TEST_UNDER_FLUX_NO_JOB_EXEC") == "y":
+        commands.append("flux module remove job-exec")
+    return commands
+
+
+def command_of(words: list[str], before: Sequence[str] = ()) -> list[str]:
+    """Return the command as flux-core's broker runs it: by the shell, after those of its rc1."""
+    return [SHELL, "-c", "; ".join([*before, " ".join(words)])] if words else []
 
 
 def main() -> int:
@@ -116,15 +132,21 @@ def main() -> int:
         tables.setdefault("ingest", {}).setdefault("validator", {}).setdefault(
             "plugins", ["jobspec"]
         )
-        for key, table in personality(asked.test_size or 1, hosts, where).items():
+        size = asked.test_size or 1
+        before: list[str] = []
+        if is_personality("job"):
+            tables.setdefault("sched", scheduler())
+            before = beginning(size)
+        for key, table in fake_hosts(size, hosts).items():
             tables.setdefault(key, table)
         config = where / "flux-trio.toml"
         config.write_text(tomli_w.dumps(tables))
         start = [sys.executable, "-m", "flux_trio", "start", "--edition=current", f"-c{config}"]
-        start += [] if asked.test_size is None or "resource" in tables else [f"-s{asked.test_size}"]
+        named = {"resource", "fake-resources"} & tables.keys()
+        start += [] if asked.test_size is None or named else [f"-s{asked.test_size}"]
         start += [f"--statedir={attributes['statedir']}"] if "statedir" in attributes else []
         return subprocess.run(
-            [*start, *command_of(asked.command)], env=environ, check=False
+            [*start, *command_of(asked.command, before)], env=environ, check=False
         ).returncode
 
 

@@ -4,7 +4,7 @@ The command of `[job-manager.housekeeping]` runs once for each rank. Where the e
 parts, the event free hands the resources over to housekeeping, and the job goes on to its end: the
 scheduler gets a sched.free when all ranks are done, or several ones as `release-after` says. In
 other editions the job holds its resources until all ranks are done. A rank on which the command
-fails is drained before it is freed.
+fails is drained before it is freed, unless the operator has sent it a signal.
 
 What is held for jobs that are over is stored (`KEY`), so that it survives a restart: then the
 command runs once more where it had not ended. Left out: how the commands run.
@@ -52,6 +52,7 @@ class Run(msgspec.Struct):
     held: ResourceSet  # what is not freed yet
     pending: Idset  # ranks whose command has not ended
     free: Idset = Idset()
+    signaled: Idset = Idset()  # ranks whose command the operator has sent a signal
     due: Time | None = None  # when ranks that are done are freed without the others
 
 
@@ -140,6 +141,9 @@ class Housekeeping(Part):
         host = run.held.hostname(rank)
         text = f"housekeeping: {host} (rank {rank}) {_name(jobid)}: {message.failure}"
         self._ledger.outbox.send(Log(Level.ERR, text))
+        if rank in run.signaled:
+            self._done(run, rank)
+            return
         reason = f"housekeeping failed for job {_name(jobid)}"
         payload = flux.DRAIN.write(flux.Drain(str(rank), reason, "update"))
         self._ledger.ask(topics.RESOURCE_DRAIN, payload, RankDrained(jobid, rank))
@@ -238,6 +242,7 @@ class Housekeeping(Part):
         for jobid, run in self.runs.items():
             if asked.jobid in (None, job_requests.ANY_JOB, jobid):
                 ranks = run.pending if wanted is None else run.pending & wanted
+                run.signaled |= ranks
                 self._signal(jobid, ranks, asked.signum)
         self._ledger.send(respond(request))
 
