@@ -1,7 +1,11 @@
 """RFC 24, Flux Job Standard I/O: the contexts of the events of an output eventlog.
 
 The responses of `job-exec.attach` are contexts of data events too. `note` in them is our own: it
-tells a person something about the output, and has no data.
+tells a person something about the output, and has no data; `level` is how grave it is. Nor has one
+with `path`, which says that the stream goes to a file.
+
+Bytes are base64 in a data event if they are not UTF-8, or if JSON would need more than twice as
+many bytes for them (it does for zeros).
 """
 
 from __future__ import annotations
@@ -13,10 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.messages import Response
+from flux_trio.messages import Level, Response
 
 HEADER: Final = "header"
 DATA: Final = "data"
+REDIRECT: Final = "redirect"
+LOG: Final = "log"
 STREAMS: Final = ("stdout", "stderr")
 
 
@@ -38,14 +44,20 @@ class Data(msgspec.Struct, frozen=True):
     encoding: str | None = None  # "base64", or absent for text
     eof: bool | None = None
     note: str | None = None
+    level: int | None = None
+    path: str | None = None
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """A redirect event: the output of these tasks is in a file."""
+    """A redirect event: the output of these tasks is in a file, or their input comes from it."""
 
     stream: str
     rank: str
     path: str
+
+    def piece(self) -> Data:
+        """The response of `job-exec.attach` that tells it."""
+        return Data(self.stream, self.rank, "", path=self.path)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -53,6 +65,38 @@ class Message(msgspec.Struct, frozen=True):
 
     level: int
     message: str
+
+    def piece(self) -> Data:
+        """The response of `job-exec.attach` that tells it."""
+        return Data("stderr", "0", "", note=self.message, level=self.level)
+
+
+_ESCAPED: Final = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
+_ESCAPE_BYTES: Final = 6  # \\u0000
+
+
+def output(stream: str, rank: str, data: bytes) -> Data:
+    """The context of a data event with these bytes."""
+    text = _text_of(data)
+    if text is None:
+        return Data(stream, rank, base64.b64encode(data).decode(), "base64")
+    return Data(stream, rank, text)
+
+
+def _text_of(data: bytes) -> str | None:
+    """Return the bytes as text; None if they are to be base64."""
+    if _more_than_doubles(data):
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _more_than_doubles(data: bytes) -> bool:
+    """Return whether `data` is more than twice as long as a JSON string."""
+    escaped = len(data) - len(data.translate(None, _ESCAPED))
+    return escaped * (_ESCAPE_BYTES - 1) > len(data)
 
 
 def header(ntasks: int) -> Header:
@@ -94,9 +138,28 @@ def has_data(context: Mapping[str, Any]) -> bool:
     return "data" in context
 
 
-def message_in(context: Mapping[str, Any]) -> str:
+def place_in(context: Mapping[str, Any]) -> tuple[str, str]:
+    """The stream and the rank in the context of a data event; "" for what is missing."""
+    return str(context.get("stream", "")), str(context.get("rank", ""))
+
+
+def message_in(context: Mapping[str, Any]) -> Message:
     """The message in the context of a log event, "" when there is none."""
-    return str(context.get("message", ""))
+    level = context.get("level")
+    known = level if isinstance(level, int) else int(Level.WARNING)
+    return Message(known, str(context.get("message", "")))
+
+
+def note_in(piece: Mapping[str, Any]) -> Message | None:
+    """The message of a response of `job-exec.attach` that tells one; None for another."""
+    note = piece.get("note")
+    return None if note is None else message_in({"message": note, "level": piece.get("level")})
+
+
+def redirect_in(piece: Mapping[str, Any]) -> Redirect | None:
+    """The file that a response of `job-exec.attach` tells; None for another."""
+    path = piece.get("path")
+    return None if path is None else Redirect(*place_in(piece), str(path))
 
 
 def write(context: Header | Data | Redirect | Message) -> dict[str, Any]:

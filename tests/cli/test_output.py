@@ -134,5 +134,5 @@ def test_what_the_limit_cuts_off_is_noted_and_the_job_is_well(instance: RunningI
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
     done = instance.invoke("job", "attach", jobid)
     assert (done.stdout, done.exit_code) == ("0123456789", 0)
-    note = "flux-trio job attach: output is cut off: 10 bytes are kept, 4 are not\n"
+    note = "flux-trio job attach: stdout: 4 of 14 bytes truncated\n"
     assert done.stderr == note

@@ -59,7 +59,7 @@ def stdout(offset: int, data: bytes) -> OutputRead:
 
 def output_log(now: float, ntasks: int, chunks: list[Chunk]) -> str:
     """The log of output that is short."""
-    begin, end = log_begins(now, ntasks, {}), log_ends(now, ntasks, "")
+    begin, end = log_begins(now, ntasks, {}), log_ends(now, ntasks, [])
     return format_eventlog([*begin, *log_data(now, chunks), *end])
 
 
@@ -357,7 +357,26 @@ def test_stored_output_comes_piece_by_piece_and_its_note_last(credit: int | None
     assert job_key(7, "guest.output.1") in script.kvs
     found = _read_to_the_end(script, script(attach_with(credit)), files, credit)
     assert b"".join(found["0", "stdout"]) == b"x" * (LONG - 7)
-    assert found["0", "stderr"] == [f"output is cut off: {LONG - 7} bytes are kept, 7 are not"]
+    assert found["0", "stderr"] == [f"stdout: 7 of {LONG} bytes truncated"]
+
+
+def test_a_reader_is_told_of_files_and_warnings_first_and_last_what_is_not_kept() -> None:
+    """It has all of the output of a job that it follows; what is stored has less."""
+    files = {(7, 1, "stderr"): b"x" * 12}
+    script = ExecScript(output_limit="10")
+    options = {"mode": "wrong", "stdout": {"type": "file", "path": "{{task.id}}"}}
+    options["stderr"] = {"type": "kvs"}
+    script.started(
+        7, jobspec(ntasks=2, attributes={"system.shell.options.output": options}), resources({0: 2})
+    )
+    actions = script(attach_with(None))
+    first, second = streamed(actions)
+    assert (first["note"][:32], first["level"]) == ("output: ignoring invalid output.", 4)
+    assert (second["stream"], second["rank"], second["path"]) == ("stdout", "[0-1]", "{{task.id}}")
+    actions += script(Done(7, 0, 2, [], [TaskSize(1, 0, 12)]))
+    found = _read_to_the_end(script, actions, files, None)
+    assert b"".join(found["1", "stderr"]) == b"x" * 12
+    assert found["0", "stderr"] == [first["note"], "stderr: 2 of 12 bytes truncated"]
 
 
 def test_reader_of_stored_output_who_pauses_is_sent_no_more() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
-from flux_trio.cores.exec.tasks import start_request
+from flux_trio.cores.exec.tasks import remarks_of, start_request
 from flux_trio.formats import FormatError, Jobspec, ResourceSet, format_fluid
 from flux_trio.shell.protocol import Start
 from tests.support.exec_script import resources
@@ -190,8 +190,21 @@ def test_files_are_emptied_unless_they_are_to_be_kept() -> None:
     appends = {None: False, "truncate": False, "append": True}
     for mode, kept in appends.items():
         assert start(jobspec(options={"output.mode": mode}), resources()).append is kept
-    with pytest.raises(FormatError, match=r"output\.mode: expected append or truncate"):
-        start(jobspec(options={"output.mode": "a"}), resources())
+    wrong = jobspec(options={"output.mode": "a"})
+    assert start(wrong, resources()).append is False
+    assert remarks_of(wrong) == [
+        "output: ignoring invalid output.mode=a: expected append or truncate"
+    ]
+
+
+def test_input_is_a_file_with_a_path_or_what_commands_send() -> None:
+    types = {"service": True, None: False}
+    for kind, takes in types.items():
+        assert start(jobspec(options={"input.stdin": {"type": kind}}), resources()).input is takes
+    with pytest.raises(FormatError, match=r'stdin\.type: expected service or file, got "foobar"'):
+        start(jobspec(options={"input.stdin": {"type": "foobar"}}), resources())
+    with pytest.raises(FormatError, match=r"stdin\.path: expected the path of a file"):
+        start(jobspec(options={"input.stdin": {"type": "file"}}), resources())
 
 
 TMP = {"FLUX_JOB_TMPDIR": "/s/shell/tmp", "FLUX_JOB_ID_PATH": "/ƒ1"}

@@ -17,12 +17,13 @@ from flux_trio.cores.exec.output import (
     log_data,
     log_ends,
     logged_pieces,
-    note_piece,
+    warning,
     whole_length,
 )
 from flux_trio.cores.exec.placement import TASKS_MAX, LayoutError, place_tasks
 from flux_trio.cores.exec.tasks import start_request
 from flux_trio.cores.exec.vocabulary import Chunk
+from flux_trio.editions import rfc24
 from flux_trio.formats import FluidForm, Jobspec, format_eventlog
 from flux_trio.shell.protocol import (
     REQUESTS,
@@ -187,7 +188,7 @@ def test_what_json_would_more_than_double_is_base64(data: bytes, is_text: bool) 
 
 def test_log_of_output_has_one_header_and_an_end_of_each_stream() -> None:
     chunk = Chunk(1, "stdout", 0, b"hi")
-    events = [*log_begins(9.0, 3, {}), *log_data(9.0, [chunk]), *log_ends(9.0, 3, "cut")]
+    events = [*log_begins(9.0, 3, {}), *log_data(9.0, [chunk]), *log_ends(9.0, 3, ["cut"])]
     header, data, log, *ends = [event.context for event in events]
     assert header == {
         "version": 1,
@@ -197,7 +198,7 @@ def test_log_of_output_has_one_header_and_an_end_of_each_stream() -> None:
     }
     assert log == {"level": 4, "message": "cut"}
     assert [end["rank"] for end in ends if end] == ["0-2", "0-2"]
-    pieces = [data, note_piece("cut")]
+    pieces = [data, rfc24.write(warning("cut").piece())]
     assert data == {"stream": "stdout", "rank": "1", "data": "hi"}
     text = format_eventlog(events)
     assert logged_pieces(text, 0, 9) == (pieces, None)

@@ -110,9 +110,13 @@ def test_whatever_the_tasks_write_is_kept_up_to_the_limit(
         assert (kept, notes_of(script, 7)) == (written, [])
     else:
         assert limit - 3 <= len(kept) <= limit  # no character is cut
-        (note,) = notes_of(script, 7)
-        cut = f"output is cut off: {len(kept)} bytes are kept, {total - len(kept)} are not"
-        assert note == cut
+        notes = []
+        for stream in ("stdout", "stderr"):
+            wrote = sum(len(data) for (_, _, each), data in files.items() if each == stream)
+            lacks = wrote - sum(len(data_of(script, 7, taskid, stream)) for taskid in range(3))
+            if lacks:
+                notes.append(f"{stream}: {lacks} of {wrote} bytes truncated")
+        assert notes_of(script, 7) == notes
 
 
 def test_job_says_how_much_of_its_output_is_kept() -> None:
@@ -121,7 +125,7 @@ def test_job_says_how_much_of_its_output_is_kept() -> None:
     script.started(7, jobspec(attributes={LIMIT: "2K"}))
     assert told(files_read(script, script(done(7, files)), files)) == FINISHED
     assert len(data_of(script, 7)) == 2048
-    assert notes_of(script, 7) == ["output is cut off: 2048 bytes are kept, 952 are not"]
+    assert notes_of(script, 7) == ["stdout: 952 of 3000 bytes truncated"]
 
 
 def test_limit_that_cannot_be_read_is_an_exception() -> None:

@@ -9,7 +9,14 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_list.constraint import NODES_MAX, parse_constraint
-from flux_trio.formats import Event, ResourceSet, format_event, job_key
+from flux_trio.formats import (
+    Event,
+    ResourceSet,
+    format_event,
+    format_eventlog,
+    job_key,
+    parse_event,
+)
 from flux_trio.messages import Errno, FluxError, Request, Response
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.protocols import JobState
@@ -229,17 +236,78 @@ def watch_output(listed: ListedJobs, tag: int = 5) -> Request:
     return attach
 
 
-def piece(attach: Request, text: str) -> Response:
-    data = {"stream": "stdout", "rank": "0", "data": text}
+def piece(attach: Request, text: str, stream: str = "stdout") -> Response:
+    data = {"stream": stream, "rank": "0", "data": text}
     return Response(attach.topic, data, 0, attach.matchtag, STREAMING)
+
+
+def events_in(listed: ListedJobs) -> list[Any]:
+    """The events of the lines that were sent."""
+    return [msgspec.json.decode(told["event"]) for _, told in listed.take_sent()]
+
+
+def test_each_line_is_an_event_and_the_beginning_of_one_waits_for_its_rest(
+    listed: ListedJobs,
+) -> None:
+    attach = watch_output(listed)
+    listed.turn(piece(attach, "a\nb\nc"), piece(attach, "?", "stderr"), piece(attach, "d\n\n"))
+    _, *told = events_in(listed)
+    assert [(each["context"]["stream"], each["context"]["data"]) for each in told] == [
+        ("stdout", "a\n"),
+        ("stdout", "b\n"),
+        ("stderr", "?"),
+        ("stdout", "cd\n"),
+        ("stdout", "\n"),
+    ]
+    listed.turn(piece(attach, "no end"))
+    assert events_in(listed) == []
+    listed.turn(Response(attach.topic, None, Errno.ENODATA, attach.matchtag))
+    (_, told_last), end = listed.take_sent()
+    assert msgspec.json.decode(told_last["event"])["context"]["data"] == "no end"
+    assert end == (Errno.ENODATA, None)
+
+
+def test_stored_output_comes_line_by_line_too(listed: ListedJobs) -> None:
+    events = [
+        Event(5.0, "header", {"version": 1}),
+        Event(5.0, "data", {"stream": "stdout", "rank": "0", "data": "a\nb"}),
+        Event(
+            6.0, "data", {"stream": "stdout", "rank": "1", "data": "/woK/w==", "encoding": "base64"}
+        ),
+        Event(6.0, "data", {"stream": "stdout", "rank": "0", "data": "c\n"}),
+        Event(7.0, "data", {"stream": "stdout", "rank": "0-1", "eof": True}),
+    ]
+    listed.commit(["put", job_key(3, "guest.output"), format_eventlog(events)])
+    got = listed.ask(WATCH, {"id": 3, "path": "guest.output", "flags": 0}, streaming=True)
+    told = [parse_event(each["event"]) for _, each in got[:-1]]
+    assert [each.context or {} for each in told[1:]] == [
+        {"stream": "stdout", "rank": "0", "data": "a\n"},
+        {"stream": "stdout", "rank": "1", "data": "/wo=", "encoding": "base64"},
+        {"stream": "stdout", "rank": "1", "data": "\n"},
+        {"stream": "stdout", "rank": "0", "data": "bc\n"},
+        {"stream": "stdout", "rank": "1", "data": "/w==", "encoding": "base64"},
+        {"stream": "stdout", "rank": "0-1", "eof": True},
+    ]
+    assert [each.timestamp for each in told] == [5.0, 5.0, 6.0, 6.0, 6.0, 7.0, 7.0]
+
+
+def test_files_and_notes_of_a_job_that_runs_are_events(listed: ListedJobs) -> None:
+    attach = watch_output(listed)
+    file = {"stream": "stdout", "rank": "0", "data": "", "path": "out"}
+    note = {"stream": "stderr", "rank": "0", "data": "", "note": "beware", "level": 4}
+    for each in (file, note):
+        listed.turn(Response(attach.topic, each, 0, attach.matchtag, STREAMING))
+    _, redirect, log = events_in(listed)
+    assert (redirect["name"], redirect["context"]["path"]) == ("redirect", "out")
+    assert (log["name"], log["context"]) == ("log", {"level": 4, "message": "beware"})
 
 
 def test_output_of_a_job_that_runs_comes_from_the_execution_service(listed: ListedJobs) -> None:
     attach = watch_output(listed)
-    listed.turn(piece(attach, "a"), piece(attach, "b"))
-    header, first, second = [msgspec.json.decode(told["event"]) for _, told in listed.take_sent()]
+    listed.turn(piece(attach, "a\n"), piece(attach, "b\n"))
+    header, first, second = events_in(listed)
     assert (header["name"], header["context"]["version"]) == ("header", 1)
-    assert [each["context"]["data"] for each in (first, second)] == ["a", "b"]
+    assert [each["context"]["data"] for each in (first, second)] == ["a\n", "b\n"]
     listed.turn(Response(attach.topic, None, Errno.ENODATA, attach.matchtag))
     assert listed.take_sent() == [(Errno.ENODATA, None)]
 
@@ -248,7 +316,7 @@ def test_output_that_nobody_can_tell_of_is_read_when_the_job_is_over(listed: Lis
     attach = watch_output(listed)
     listed.turn(Response(attach.topic, "gone", Errno.ENOSYS, attach.matchtag))
     assert listed.take_sent() == []
-    line = format_event(Event(5.0, "data", {"stream": "stdout", "rank": "0", "data": "late"}))
+    line = format_event(Event(5.0, "data", {"stream": "stdout", "rank": "0", "data": "late\n"}))
     listed.commit(["put", job_key(2, "guest.output"), line])
     listed.tell_all(2, ending(), len(running()))
     told = listed.take_sent()

@@ -17,7 +17,15 @@ from typing import Final
 from flux_trio.cores.exec.attachments import Attachment, is_whole, next_parts
 from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounted, PieceRead
 from flux_trio.cores.exec.job import Job, Jobs, Phase
-from flux_trio.cores.exec.output import data_pieces, file_number, logged_pieces, whole_length
+from flux_trio.cores.exec.keeping import truncated
+from flux_trio.cores.exec.output import (
+    data_pieces,
+    file_number,
+    logged_pieces,
+    redirects,
+    warning,
+    whole_length,
+)
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.kvs_calls import Ask, look_up, look_up_own, value_in
 from flux_trio.cores.pages import page_size
@@ -25,7 +33,7 @@ from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import check_not_purged, count_keys, fold_eventlog, output_key
 from flux_trio.cores.streams import Credit, JobStreams, StreamKey
-from flux_trio.editions import exec_requests
+from flux_trio.editions import exec_requests, rfc24
 from flux_trio.formats import EVENTLOG, FormatError, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import (
@@ -183,7 +191,7 @@ class Attachments(Part):
     def _end_round(self, attachment: Attachment, job: Job) -> None:
         """End the stream, begin the next round, or wait, after every file was read."""
         if attachment.all_written and not attachment.found:  # the files are shorter than they were
-            self._end(attachment)
+            self._end_written(attachment, job)
         elif job.sizes is not None or attachment.more:
             self._follow(attachment, job)
         else:
@@ -209,12 +217,13 @@ class Attachments(Part):
         """Read output that may be new, if the job has started."""
         if attachment.reading or not attachment.following:
             return
+        self._begin(attachment, job)
         if job.phase is Phase.OVER and job.sizes is None:
             self._read_stored(attachment)
         elif job.simulation is not None or job.phase in _NO_FILES_YET:
             pass
         elif not attachment.file and is_whole(attachment, job):
-            self._end(attachment)
+            self._end_written(attachment, job)
         elif most := attachment.credit.allows(page_size(READ_PARTS_MAX)):
             if not attachment.file:
                 attachment.found = attachment.more = False
@@ -224,6 +233,16 @@ class Attachments(Part):
                 self._outbox.send(ReadOutput(attachment.stream, job.id, attachment.reading))
             else:  # no further file has output
                 self._end_round(attachment, job)
+
+    def _begin(self, attachment: Attachment, job: Job) -> None:
+        """Tell what there is to know of a job's output before it, once the job was laid out."""
+        if attachment.has_begun or job.start is None or job.phase is Phase.OVER:
+            return
+        attachment.has_begun = True
+        for remark in job.remarks:
+            self._say(attachment, remark.piece())
+        for redirect in redirects(job.ntasks, job.output_paths):
+            self._say(attachment, redirect.piece())
 
     def _poll_later(self) -> None:
         if POLL not in self._outbox.timers:
@@ -318,6 +337,16 @@ class Attachments(Part):
             self._end(attachment)
 
     # Ends
+
+    def _end_written(self, attachment: Attachment, job: Job) -> None:
+        """End a stream that has all of a job's output; say what of it will not be kept."""
+        for each in truncated(job.sizes or {}, job.output_limit):
+            self._say(attachment, warning(each).piece())
+        self._end(attachment)
+
+    def _say(self, attachment: Attachment, piece: rfc24.Data) -> None:
+        """Send a piece that is no output; it costs no credit."""
+        self._outbox.send(respond_stream(attachment.request, rfc24.write(piece)))
 
     def _end(self, attachment: Attachment) -> None:
         self._outbox.send(end_of_stream(attachment.request))

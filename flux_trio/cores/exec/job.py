@@ -13,7 +13,7 @@ from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog
-from flux_trio.editions import rfc21
+from flux_trio.editions import rfc21, rfc24
 from flux_trio.editions.rfc32 import Report
 from flux_trio.formats import (
     Event,
@@ -74,6 +74,7 @@ class Job(msgspec.Struct, eq=False):
     first_exit: FirstExit | None = None  # that task, while others run
     exit_status: int | None = None  # its status, as these rules or its exception say it
     output_limit: int = 0  # bytes of output that are kept
+    remarks: list[rfc24.Message] = []  # for the log of its output, before it starts
     output_paths: dict[str, str] = {}  # of the streams that go to files
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -81,11 +82,26 @@ def advance(
     return tuple(kept)
 
 
-def cut_off(keeping: Keeping) -> str:
-    """Return the note about output that the log leaves out; "" if it has all."""
+def cut_off(keeping: Keeping, sizes: Mapping[tuple[int, str], int]) -> list[str]:
+    """Return notes about output that the log leaves out."""
     if keeping.refused:
-        return f"output is cut off, the rest is refused: {keeping.refused}"
-    lacks = keeping.total - keeping.kept
-    if lacks and keeping.kept >= keeping.limit:
-        return f"output is cut off: {keeping.kept} bytes are kept, {lacks} are not"
-    return ""
+        return [f"output is cut off, the rest is refused: {keeping.refused}"]
+    return truncated(sizes, keeping.limit) if keeping.kept >= keeping.limit else []
+
+
+def truncated(sizes: Mapping[tuple[int, str], int], limit: int) -> list[str]:
+    """Return a note for each stream of which not all is kept, as flux-core's shell words it.
+
+    `sizes` has how many bytes each task has written to each stream.
+    """
+    written, lacks, room = Counter[str](), Counter[str](), limit
+    for (_, stream), nbytes in sorted(sizes.items(), key=lambda item: file_number(*item[0])):
+        kept = min(nbytes, room)
+        room -= kept
+        written[stream] += nbytes
+        lacks[stream] += nbytes - kept
+    return [
+        f"{stream}: {lacks[stream]} of {written[stream]} bytes truncated"
+        for stream in STREAMS
+        if lacks[stream]
+    ]

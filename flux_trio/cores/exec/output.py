@@ -1,14 +1,12 @@
 """Output of tasks as RFC 24 has it: data events, and the log that is kept of a job that is over.
 
-Bytes are base64 in a data event if they are not UTF-8, or if JSON would need more than twice as
-many bytes for them (it does for zeros). Each stream is a file: the order within a stream is kept,
+Each stream is a file: the order within a stream is kept,
 the order between two streams is not, and the log has one stream after the other. Left out: redirect
 events, input.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -22,8 +20,6 @@ PIECE_BYTES_MAX: Final = 1 << 16  # of one data event
 LIMIT_OPTION: Final = "system.shell.options.output.limit"
 
 _CONTINUATION_MAX: Final = 3  # bytes of UTF-8 after the first of a character
-_ESCAPED: Final = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
-_ESCAPE_BYTES: Final = 6  # \u0000
 
 
 def file_number(taskid: int, stream: str) -> int:
@@ -48,30 +44,37 @@ def limit_of(jobspec: Jobspec, default: int) -> int:
         raise error.at(LIMIT_OPTION) from None
 
 
-def log_begins(now: float, ntasks: int, paths: Mapping[str, str]) -> list[Event]:
-    """Return the first events of the log of a job's output; `paths` has the files of streams."""
+def redirects(ntasks: int, paths: Mapping[str, str]) -> list[rfc24.Redirect]:
+    """Return what the log of a job's output says of the files in `paths`, by stream."""
     ranks = "0" if ntasks == 1 else f"[0-{ntasks - 1}]"  # an idset as flux-core spells it here
-    redirects = [rfc24.Redirect(stream, ranks, path) for stream, path in paths.items()]
+    return [rfc24.Redirect(stream, ranks, path) for stream, path in paths.items()]
+
+
+def log_begins(
+    now: float, ntasks: int, paths: Mapping[str, str], remarks: Iterable[rfc24.Message] = ()
+) -> list[Event]:
+    """Return the first events of the log of a job's output; `paths` has the files of streams.
+
+    `remarks` are what there is to say of the job before it starts.
+    """
     return [
         Event(now, rfc24.HEADER, rfc24.write(rfc24.header(ntasks))),
-        *(Event(now, "redirect", rfc24.write(each)) for each in redirects),
+        *(Event(now, rfc24.LOG, rfc24.write(each)) for each in remarks),
+        *(Event(now, rfc24.REDIRECT, rfc24.write(each)) for each in redirects(ntasks, paths)),
     ]
 
 
 def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:
     """Return the events with the output in `chunks`."""
-    return [Event(now, "data", piece) for chunk in chunks for piece in data_pieces(chunk)]
+    return [Event(now, rfc24.DATA, piece) for chunk in chunks for piece in data_pieces(chunk)]
 
 
-def log_ends(now: float, ntasks: int, note: str) -> list[Event]:
-    """Return the last events of the log; `note` says which output is missing, "" if complete."""
-    events = []
-    if note:
-        warning = rfc24.Message(int(Level.WARNING), note)
-        events.append(Event(now, "log", rfc24.write(warning)))
+def log_ends(now: float, ntasks: int, lacks: Iterable[str]) -> list[Event]:
+    """Return the last events of the log; `lacks` says which output is missing."""
+    events = [Event(now, rfc24.LOG, rfc24.write(warning(each))) for each in lacks]
     ranks = str(Idset.of(range(ntasks)))
     ends = [rfc24.Data(stream, ranks, eof=True) for stream in STREAMS]
-    return [*events, *(Event(now, "data", rfc24.write(end)) for end in ends)]
+    return [*events, *(Event(now, rfc24.DATA, rfc24.write(end)) for end in ends)]
 
 
 def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]], int | None]:
@@ -85,18 +88,18 @@ def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]]
     while line < len(lines) - 1:
         event = parse_event(lines[line])
         context = event.context or {}
-        is_data = event.name == "data" and rfc24.has_data(context)
-        if is_data or event.name == "log":
+        is_data = event.name == rfc24.DATA and rfc24.has_data(context)
+        if is_data or event.name == rfc24.LOG:
             if len(found) == most:
                 return found, line
-            found.append(context if is_data else note_piece(rfc24.message_in(context)))
+            found.append(context if is_data else rfc24.write(rfc24.message_in(context).piece()))
         line += 1
     return found, None
 
 
-def note_piece(text: str) -> dict[str, Any]:
-    """Return a piece without data, whose note tells something about the output."""
-    return rfc24.write(rfc24.Data("stderr", "0", "", note=text))
+def warning(text: str) -> rfc24.Message:
+    """Return a log event's message that warns a person."""
+    return rfc24.Message(int(Level.WARNING), text)
 
 
 def data_pieces(chunk: Chunk) -> Iterator[dict[str, Any]]:
@@ -107,7 +110,7 @@ def data_pieces(chunk: Chunk) -> Iterator[dict[str, Any]]:
     rest = chunk.data
     while rest:
         length = len(rest) if len(rest) <= PIECE_BYTES_MAX else whole_length(rest[:PIECE_BYTES_MAX])
-        yield _context(chunk, rest[:length])
+        yield rfc24.write(rfc24.output(chunk.stream, str(chunk.taskid), rest[:length]))
         rest = rest[length:]
 
 
@@ -124,27 +127,3 @@ def whole_length(data: bytes) -> int:
         if byte < 0x80:
             break
     return len(data)
-
-
-def _context(chunk: Chunk, data: bytes) -> dict[str, Any]:
-    text = _text_of(data)
-    encoding = "base64" if text is None else None
-    if text is None:
-        text = base64.b64encode(data).decode()
-    return rfc24.write(rfc24.Data(chunk.stream, str(chunk.taskid), text, encoding))
-
-
-def _text_of(data: bytes) -> str | None:
-    """Return the bytes as text; None if they are to be base64."""
-    if _more_than_doubles(data):
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _more_than_doubles(data: bytes) -> bool:
-    """Return whether `data` is more than twice as long as a JSON string."""
-    escaped = len(data) - len(data.translate(None, _ESCAPED))
-    return escaped * (_ESCAPE_BYTES - 1) > len(data)

@@ -18,12 +18,12 @@ from flux_trio.cores.exec.calls import RETRY, ExecOutbox, TimerKey, TimerKind
 from flux_trio.cores.exec.exits import exit_note, exit_rules_of, warning_of
 from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.job import Job, Jobs, Phase
-from flux_trio.cores.exec.output import limit_of
+from flux_trio.cores.exec.output import limit_of, warning
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
 from flux_trio.cores.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.storing import Storing
-from flux_trio.cores.exec.tasks import start_request, told_paths
+from flux_trio.cores.exec.tasks import remarks_of, start_request, told_paths
 from flux_trio.cores.exec.vocabulary import SIGALRM, SIGKILL, SIGTERM, ToShell
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
@@ -166,6 +166,7 @@ class RealJobs(Part):
         job.warning = warning_of(jobspec)
         job.exit_rules = exit_rules_of(jobspec)
         job.output_limit = limit_of(jobspec, self._output_limit)
+        job.remarks = [warning(each) for each in remarks_of(jobspec)]
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
         job.output_paths = told_paths(job.id, jobspec, job.resources, job.ntasks, self._id_form)

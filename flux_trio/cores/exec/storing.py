@@ -29,7 +29,7 @@ from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import output_key
 from flux_trio.cores.turns import Log
-from flux_trio.formats import format_eventlog, format_fluid, job_key
+from flux_trio.formats import Event, format_eventlog, format_fluid, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level, Response
 
@@ -76,7 +76,7 @@ class Storing(Part):
             self._put_end(job, chunks)
             return
         now = self._stamp(keeping)
-        events = log_begins(now, job.ntasks, job.output_paths) if keeping.piece == 0 else []
+        events = self._begins(job, now) if keeping.piece == 0 else []
         events += log_data(now, chunks)
         if not events:  # the files are shorter than they were
             self._arrived(keeping)
@@ -143,9 +143,9 @@ class Storing(Part):
         keeping = job.keeping
         assert keeping is not None
         now = self._stamp(keeping)
-        events = log_begins(now, job.ntasks, job.output_paths) if keeping.piece == 0 else []
+        events = self._begins(job, now) if keeping.piece == 0 else []
         events += log_data(now, chunks)
-        events += log_ends(now, job.ntasks, cut_off(keeping))
+        events += log_ends(now, job.ntasks, cut_off(keeping, job.sizes or {}))
         ops = [
             self._guests.end_op(job, now),
             ["put", job_key(job.id, output_key(keeping.piece)), format_eventlog(events)],
@@ -153,6 +153,9 @@ class Storing(Part):
         if not job.is_new:  # an earlier service may have stored more, with another limit
             ops.append(["unlink", job_key(job.id, output_key(keeping.piece + 1))])
         self._outbox.ask_kvs(commit_ops(ops), EndPut(job.id))
+
+    def _begins(self, job: Job, now: float) -> list[Event]:
+        return log_begins(now, job.ntasks, job.output_paths, job.remarks)
 
     def _stamp(self, keeping: Keeping) -> float:
         """Return the timestamp of the next events; the clock may have been set back."""

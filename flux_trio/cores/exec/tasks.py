@@ -159,18 +159,35 @@ def told_paths(
     }
 
 
+STDIN: Final = "system.shell.options.input.stdin"
+
+
 def takes_input(jobspec: Jobspec) -> bool:
-    """Return whether the tasks read the input that commands send to the job, as in flux-core."""
-    value = jobspec.attribute("system.shell.options.input.stdin")
-    return isinstance(value, dict) and value.get("type") == "service"
+    """Return whether the tasks read the input that commands send to the job, as in flux-core.
+
+    Raises FormatError if the jobspec names no kind of input, or a file without its path.
+    """
+    value = jobspec.attribute(STDIN)
+    options = value if isinstance(value, dict) else {}
+    kind = options.get("type")
+    if kind not in (None, "service", "file"):
+        raise FormatError("service or file", kind, f"{STDIN}.type")
+    if kind == "file" and "stdin" not in redirects_of(jobspec):
+        raise FormatError("the path of a file", options.get("path"), f"{STDIN}.path")
+    return kind == "service"
 
 
 def appends(jobspec: Jobspec) -> bool:
-    """Return whether output is appended to what the files hold. Raises FormatError."""
+    """Return whether output is appended to what the files hold."""
+    return jobspec.attribute(OUTPUT_MODE) == "append"
+
+
+def remarks_of(jobspec: Jobspec) -> list[str]:
+    """Return what a job's user is warned of before it starts."""
     mode = jobspec.attribute(OUTPUT_MODE)
-    if mode not in (None, "append", "truncate"):
-        raise FormatError("append or truncate", mode, OUTPUT_MODE)
-    return mode == "append"
+    if mode in (None, "append", "truncate"):
+        return []
+    return [f"output: ignoring invalid output.mode={mode}: expected append or truncate"]
 
 
 RLIMIT: Final = "system.shell.options.rlimit"

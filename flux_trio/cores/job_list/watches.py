@@ -9,7 +9,11 @@ one eventlog.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
 
 from flux_trio.cores.job_list.exchange import (
     Exchange,
@@ -18,6 +22,7 @@ from flux_trio.cores.job_list.exchange import (
     LogRead,
     OutputAttached,
 )
+from flux_trio.cores.job_list.output_lines import OutputLines
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.kvs_calls import change_in, look_up_own, value_in, watch_key
 from flux_trio.cores.sharing import Allowance
@@ -26,7 +31,7 @@ from flux_trio.cores.stored_jobs import OUTPUT, check_not_purged, count_keys, ou
 from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
 from flux_trio.editions import exec_requests, job_list, rfc24
 from flux_trio.editions.common import CANCEL, Cancel, canceled
-from flux_trio.formats import EVENTLOG, Event, format_event, job_key
+from flux_trio.formats import EVENTLOG, Event, FormatError, format_event, job_key, parse_event
 from flux_trio.formats.meanings import EventlogText, Matchtag
 from flux_trio.messages import (
     Errno,
@@ -67,6 +72,7 @@ class _Watch(JobStream):
     is_checked: bool = True  # it is known whether the eventlog is there, or may come
     attached: Matchtag = 0  # of the job-exec.attach, 0 without one
     has_begun: bool = False  # a piece of output that runs was sent
+    lines: OutputLines = msgspec.field(default_factory=OutputLines)  # of output, for Flux's own
     owes_sentinel: bool = False  # an empty object follows what is there already
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
 
@@ -171,6 +177,7 @@ class Watches(Part):
         assert watch is not None, "a stream has ended without its job-exec.attach"
         if response.errnum == Errno.ENODATA:
             watch.attached = 0
+            self._send_events(watch, watch.lines.end(self._exchange.now))
             self._end(watch, end_of_stream(watch.request))
         elif response.errnum:
             watch.attached = 0
@@ -179,13 +186,18 @@ class Watches(Part):
             elif watch.is_last:
                 self._read(watch)
         elif (piece := rfc24.piece_in(response)) is not None:
+            now = self._exchange.now
             if not watch.has_begun:
                 watch.has_begun = True
-                self._send_event(watch, rfc24.HEADER, rfc24.write(rfc24.header(ntasks=1)))
-            self._send_event(watch, rfc24.DATA, piece)
+                header = rfc24.write(rfc24.header(ntasks=1))
+                self._send_events(watch, [Event(now, rfc24.HEADER, header)])
+            self._send_events(watch, watch.lines.of_piece(now, piece))
 
-    def _send_event(self, watch: _Watch, name: str, context: dict[str, Any]) -> None:
-        line = format_event(Event(self._exchange.now, name, context))
+    def _send_events(self, watch: _Watch, events: Iterable[Event]) -> None:
+        for event in events:
+            self._send_line(watch, format_event(event))
+
+    def _send_line(self, watch: _Watch, line: str) -> None:
         payload = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
         self._exchange.send(respond_stream(watch.request, payload))
 
@@ -267,6 +279,7 @@ class Watches(Part):
         except FluxError as error:
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
         else:
+            self._send_events(watch, watch.lines.end(self._exchange.now))
             self._end(watch, end_of_stream(watch.request))
 
     def _of(self, awaited: LogRead | JobCounted) -> _Watch:
@@ -279,8 +292,14 @@ class Watches(Part):
     def _send_lines(self, watch: _Watch) -> None:
         """Send as many lines as there is credit for; then read on, or end the stream."""
         for line in watch.pop_lines():
-            payload = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
-            self._exchange.send(respond_stream(watch.request, payload))
+            event = None
+            if watch.path == OUTPUT and watch.flags is not None:
+                with suppress(FormatError):  # its reader sees what is damaged
+                    event = parse_event(line)
+            if event is None:
+                self._send_line(watch, line)
+            else:
+                self._send_events(watch, watch.lines.of_stored(event))
         if watch.owes_sentinel and not (watch.asked or watch.has_line or watch.behind):
             watch.owes_sentinel = False
             self._exchange.send(respond_stream(watch.request, {}))

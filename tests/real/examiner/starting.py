@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,12 +82,12 @@ def fake_hosts(size: int, hosts: str) -> dict[str, Any]:
     }
 
 
-def is_personality(name: str) -> bool:
-    """Return whether a script has asked for one of flux-core's rc scripts of tests."""
-    return (
-        os.environ.get("TEST_UNDER_FLUX_ACTIVE") == "t"
-        and os.environ.get("TEST_UNDER_FLUX_PERSONALITY") == name
-    )
+def is_personality(attributes: Mapping[str, str], name: str) -> bool:
+    """Return whether a script has asked for one of flux-core's rc scripts of tests.
+
+    An instance inside a job has the same environment, but not this attribute.
+    """
+    return Path(attributes.get("broker.rc1_path", "")).name == f"rc1-{name}.py"
 
 
 def scheduler() -> dict[str, Any]:
@@ -111,8 +112,14 @@ def beginning(size: int) -> list[str]:
 
 
 def command_of(words: list[str], before: Sequence[str] = ()) -> list[str]:
-    """Return the command as flux-core's broker runs it: by the shell, after those of its rc1."""
-    return [SHELL, "-c", "; ".join([*before, " ".join(words)])] if words else []
+    """Return the command as flux-core's broker runs it, after the commands of its rc1.
+
+    The shell reads a single word; several are a command and its arguments.
+    """
+    if not words or (not before and len(words) > 1):
+        return words
+    command = words[0] if len(words) == 1 else shlex.join(words)
+    return [SHELL, "-c", "; ".join([*before, command])]
 
 
 def main() -> int:
@@ -134,7 +141,7 @@ def main() -> int:
         )
         size = asked.test_size or 1
         before: list[str] = []
-        if is_personality("job"):
+        if is_personality(attributes, "job"):
             tables.setdefault("sched", scheduler())
             before = beginning(size)
         for key, table in fake_hosts(size, hosts).items():
