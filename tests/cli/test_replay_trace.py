@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -54,6 +55,21 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     path.write_text("".join(kept[0].lines()))
     return path
+
+
+def test_scheduler_with_a_policy_of_a_file_is_replayed(tmp_path: Path) -> None:
+    shutil.copy("docs/howto/policies/shortest.py", tmp_path / "mine.py")
+    trace, state = tmp_path / "trace.jsonl", tmp_path / "state"
+    policy = f"{tmp_path / 'mine.py'}:Shortest"
+    options = shlex.join(["--policy", policy, "--statedir", str(state), "--trace", str(trace)])
+    recorded = shell(f"{RUN} start {options} {RUN} run true")
+    assert recorded.returncode == 0, recorded.stderr
+    # Another process, in which nothing has loaded the policy.
+    told = shell(f"{RUN} replay {trace}")
+    assert "every core did what is recorded" in told.stdout, told.stderr
+    (tmp_path / "mine.py").unlink()
+    told = shell(f"{RUN} replay {trace}")
+    assert f"no policy {tmp_path / 'mine.py'}: No such file or directory" in told.stderr
 
 
 def nturns(trace: Path) -> int:

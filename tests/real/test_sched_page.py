@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from docs.make_tutorial import ROOT, commands
+from docs.make_typed import ROOT, commands
 from tests.support.real_flux import NEEDS_FLUX, told
 
 pytestmark = NEEDS_FLUX

@@ -19,9 +19,11 @@ import msgspec
 
 import flux_trio
 from flux_trio._version import __version__
+from flux_trio.config import is_policy_of_file
 from flux_trio.cores.job_index import ENDED, ended_value, read_ended
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.ops import BackedUp, Fetched, Stored
+from flux_trio.cores.plain import Plain
 from flux_trio.cores.recorded_plugins import RepeatedPlugins, Unanswered, checksum
 from flux_trio.cores.state import CorePart, StateError
 from flux_trio.cores.turn_records import (
@@ -39,6 +41,7 @@ from flux_trio.editions.journal import Ended
 from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.services.at_once import PluginTurns
+from flux_trio.services.policy_files import load_policy
 from flux_trio.trace import Kind, Record
 from flux_trio.trace.secrets import value_without_environments
 
@@ -346,6 +349,8 @@ class RecordedCore:
 def _made(party: str, start: Turn) -> CorePart:
     """Return the core with its first state. Raises StateError or CoreNotMade."""
     try:
+        for name in _policies_of_files(start.args):
+            load_policy(name)
         core = made_core(start.core, start.args)
         core.load(start.state)
     except StateError:
@@ -355,6 +360,16 @@ def _made(party: str, start: Turn) -> CorePart:
         text = f"the core of {party} cannot be made in this version, {__version__}: "
         raise CoreNotMade(f"{text}{_raised(error)}{by}") from error
     return core
+
+
+def _policies_of_files(written: Plain) -> Iterator[str]:
+    """Yield the policies FILE.py:Class in the written arguments of a core."""
+    if isinstance(written, str):
+        if is_policy_of_file(written):
+            yield written
+    elif isinstance(written, dict | list):
+        for each in written.values() if isinstance(written, dict) else written:
+            yield from _policies_of_files(each)
 
 
 def _raised(error: Exception) -> str:
