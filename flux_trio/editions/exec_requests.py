@@ -21,6 +21,7 @@ class Input(msgspec.Struct, frozen=True):
     id: JobId
     data: bytes = b""
     eof: bool = False
+    ranks: str = rfc24.ALL  # the tasks that read it, an idset
 
 
 class InputTaken(msgspec.Struct, frozen=True):
@@ -30,10 +31,10 @@ class InputTaken(msgspec.Struct, frozen=True):
 
 
 class Stdin(msgspec.Struct, frozen=True):
-    """Standard input that Flux's own programs send to a job's shell (RFC 24): for all tasks."""
+    """Standard input that Flux's own programs send to a job's shell (RFC 24)."""
 
     stream: Literal["stdin"] = "stdin"  # no other one can be written to
-    rank: Literal["all"] = "all"  # all tasks read the same
+    rank: str = rfc24.ALL  # the tasks that read it, an idset
     data: str = ""  # what the tasks read
     encoding: str | None = None  # base64; none: data is text
     eof: bool = False  # the tasks read the end of the file
@@ -111,7 +112,7 @@ def input_in(jobid: JobId, message: Request) -> Input:
         data = rfc24.bytes_of(msgspec.structs.asdict(sent))
     except ValueError as error:
         raise FluxError(Errno.EPROTO, f"{message.topic}: {error}") from None
-    return Input(jobid, data, sent.eof)
+    return Input(jobid, data, sent.eof, sent.rank)
 
 
 class Stats(msgspec.Struct, frozen=True):

@@ -23,6 +23,8 @@ HEADER: Final = "header"
 DATA: Final = "data"
 REDIRECT: Final = "redirect"
 LOG: Final = "log"
+STDIN: Final = "stdin"
+ALL: Final = "all"  # tasks
 STREAMS: Final = ("stdout", "stderr")
 
 
@@ -102,6 +104,11 @@ def _more_than_doubles(data: bytes) -> bool:
 def header(ntasks: int) -> Header:
     """The header of an output of so many tasks."""
     return Header(1, dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, ntasks))
+
+
+def input_header() -> Header:
+    """The header of the log of what tasks read: all read the same, or some of it."""
+    return Header(1, {STDIN: "UTF-8"}, {STDIN: 1})
 
 
 def bytes_of(context: Mapping[str, Any]) -> bytes:

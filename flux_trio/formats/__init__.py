@@ -43,7 +43,7 @@ from flux_trio.formats.printable import printable, printable_json, shortened
 from flux_trio.formats.resource_ops import Group, Groups, difference, intersection, union
 from flux_trio.formats.resource_set import IndexedTargets, ResourceSet, format_r, parse_r
 from flux_trio.formats.short_texts import SHORT_MAX, cached_for_short
-from flux_trio.formats.size import parse_size
+from flux_trio.formats.size import format_size, parse_size
 from flux_trio.formats.taskmap import (
     format_pmi_taskmap,
     format_raw_taskmap,
@@ -101,6 +101,7 @@ __all__ = [
     "format_pmi_taskmap",
     "format_r",
     "format_raw_taskmap",
+    "format_size",
     "intersection",
     "is_utf8",
     "job_directory_of",

@@ -12,6 +12,12 @@ _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>[kKMGT]?)"
 _EXPECTED = 'a number of bytes such as 512, "10K" or "1.5G"'
 
 
+def format_size(nbytes: int) -> str:
+    """Return bytes in the largest unit of which they are a multiple: `1K`, `1536`, `10M`."""
+    units = [unit for unit, size in _UNITS.items() if not nbytes % size]
+    return f"{nbytes // _UNITS[units[-1]]}{units[-1]}" if nbytes else "0"
+
+
 def parse_size(value: str | float) -> int:
     """Return bytes, from text or a number of bytes, rounded down; FormatError."""
     if isinstance(value, str):

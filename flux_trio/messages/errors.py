@@ -20,6 +20,7 @@ class Errno(IntEnum):
     EISDIR = 21
     EINVAL = 22
     ENOSPC = 28
+    EPIPE = 32
     ENOSYS = 38
     ENODATA = 61
     EPROTO = 71
@@ -45,6 +46,7 @@ _TEXT = {
     Errno.EISDIR: "Is a directory",
     Errno.EINVAL: "Invalid argument",
     Errno.ENOSPC: "No space left on device",
+    Errno.EPIPE: "Broken pipe",
     Errno.ENOSYS: "Function not implemented",
     Errno.ENODATA: "No data available",
     Errno.EPROTO: "Protocol error",

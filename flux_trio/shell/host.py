@@ -132,7 +132,7 @@ class ShellHost:
 
     async def _feed(self, client: ShellStream[ShellRequest], request: Feed) -> None:
         """Feed a job; cancelled when the client leaves, because only it gets the response."""
-        client.send(await self._jobs.inputs.feed(request))
+        client.send(await self._jobs.feed(request))
 
     def _broadcast(self, notices: list[ShellNotice]) -> None:
         for notice in notices:

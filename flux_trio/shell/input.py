@@ -1,8 +1,8 @@
 """Standard input of the shell host's tasks: a pipe to each task.
 
-Input of a client goes to every task of the job. `feed` returns when all tasks have taken it, so the
-slowest task that still reads sets the pace. The pipes end with the host: if a host is killed, its
-tasks read end of file.
+Input of a client goes to every task of the job, or to those that it names. `feed` returns when they
+all have taken it, so the slowest task that still reads sets the pace. The pipes end with the host:
+if a host is killed, its tasks read end of file.
 """
 
 from __future__ import annotations
@@ -89,12 +89,14 @@ class JobInputs:
         if pipes is None:
             return Fed(request.id, open=False, refusal=NO_PIPES)
         async with pipes.lock:
+            tasks = pipes.streams.keys() & (request.tasks or pipes.streams.keys())
             if request.data:
                 async with trio.open_nursery() as nursery:
-                    for taskid in list(pipes.streams):
+                    for taskid in tasks:
                         nursery.start_soon(pipes.write, taskid, request.data)
             if request.eof:
-                pipes.close_all()
+                for taskid in tasks:
+                    pipes.close(taskid)
         return Fed(request.id, open=bool(pipes.streams))
 
     def end(self, jobid: int) -> None:

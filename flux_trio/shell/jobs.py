@@ -38,6 +38,8 @@ from flux_trio.shell.protocol import (
     STREAMS,
     Done,
     Failure,
+    Fed,
+    Feed,
     Listing,
     Postponed,
     ShellNotice,
@@ -183,6 +185,13 @@ class ShellJobs:
         job = self._jobs.get(jobid)
         for process in list(job.running.values()) if job else ():
             process.signal(signum)
+
+    async def feed(self, request: Feed) -> Fed:
+        """Write to the tasks of a job; return when all have the data, or nobody reads any more."""
+        job = self._jobs.get(request.id)
+        if job is not None and job.is_over:
+            return Fed(request.id, open=False)
+        return await self.inputs.feed(request)
 
     def survey(self, jobid: int) -> list[ShellNotice]:
         """Return the tasks of a job that have a process, by its mark if it left its task."""

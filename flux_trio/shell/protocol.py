@@ -111,11 +111,15 @@ class Survey(msgspec.Struct, frozen=True, tag=True):
 
 
 class Feed(msgspec.Struct, frozen=True, tag=True):
-    """Write `data` to the standard input of every task of a job; with `eof`, then close it."""
+    """Write `data` to the standard input of tasks of a job; with `eof`, then close it.
+
+    Without `tasks` it is for all of them.
+    """
 
     id: int
     data: bytes
     eof: bool
+    tasks: list[int] | None = None
 
 
 class Ack(msgspec.Struct, frozen=True, tag=True):
@@ -208,7 +212,7 @@ class Survivors(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fed(msgspec.Struct, frozen=True, tag=True):
-    """Every task has taken the data of a `Feed`, or has closed its input.
+    """Every task has taken the data of a `Feed` to it, or has closed its input.
 
     `open` says whether a task can take more; `refusal` says why the job has no input pipes.
     """

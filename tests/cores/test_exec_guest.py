@@ -10,12 +10,14 @@ import pytest
 from flux_trio.cores.exec.guest import job_of_shell, with_input
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_MAX
 from flux_trio.cores.exec.vocabulary import ShellLost
+from flux_trio.cores.turns import SetTimer
 from flux_trio.editions import CURRENT
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Errno, Request
-from flux_trio.shell.protocol import Attach, Fed, Feed, Start, Started
+from flux_trio.shell.protocol import Attach, Fed, Feed, Signal, Start, Started
 from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
 from tests.support.exec_script import (
+    START_AT,
     ExecScript,
     files_read,
     jobspec,
@@ -176,7 +178,7 @@ def test_a_job_that_has_ended_takes_no_input_as_if_it_had_no_shell() -> None:
     ("payload", "text"),
     [
         (None, "payload: expected an object"),
-        (data("a", rank="1"), "Invalid enum value '1' - at `$.rank`"),
+        (data("a", rank="x"), "rank: expected an idset"),
         (data("%", encoding="base64"), "data: expected base64"),
         ({"stream": "stdin", "data": 7}, "Expected `str`, got `int` - at `$.data`"),
     ],
@@ -211,3 +213,114 @@ def test_who_is_gone_gets_no_answer_and_a_lost_shell_host_refuses_the_others() -
 )
 def test_the_job_is_named_by_the_service(topic: str, jobid: int | None) -> None:
     assert job_of_shell(topic) == jobid
+
+
+# --- guest.input
+
+INPUT_LOG = job_key(7, "guest.input")
+
+
+def taking(**options: Any) -> ExecScript:
+    """Job 7 runs on two ranks, with these options of its input, or `verbose`."""
+    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    attributes = {f"system.shell.options.{key}": value for key, value in options.items()}
+    script.start(7, jobspec("cat", ntasks=2, attributes=attributes), resources({1: 1, 3: 1}))
+    script(Started(7))
+    return script
+
+
+def logged(script: ExecScript) -> list[tuple[str, Any]]:
+    """The events of guest.input after its header."""
+    header, *events = parse_eventlog(script.kvs[INPUT_LOG])
+    assert header.context is not None
+    assert (header.name, header.context["count"]) == ("header", {"stdin": 1})
+    return [(event.name, event.context) for event in events]
+
+
+def test_what_is_sent_is_logged_some_time_later_and_the_end_at_once() -> None:
+    script = taking()
+    actions = script(asked(STDIN, data("a\n")))
+    actions += script(asked(STDIN, data("b\n")))
+    assert logged(script) == []
+    (timer,) = [each for each in actions if isinstance(each, SetTimer)]
+    assert timer.at == START_AT + 0.5
+    script.fire(actions)
+    assert logged(script) == [("data", data("a\n")), ("data", data("b\n"))]
+    script(asked(STDIN, data(eof=True)))
+    assert logged(script)[2:] == [("data", data(eof=True))]
+
+
+def test_without_a_batch_each_write_is_logged_at_once_and_with_a_long_one_at_the_end() -> None:
+    script = taking(**{"input.batch-timeout": 0})
+    script(asked(STDIN, data("a")))
+    assert logged(script) == [("data", data("a"))]
+    script = taking(**{"input.batch-timeout": 9.5})
+    script(asked(STDIN, data("a")))
+    assert logged(script) == []
+    done(script)
+    assert logged(script) == [("data", data("a"))]
+
+
+def test_a_file_is_told_as_a_redirect() -> None:
+    script = taking(**{"input.stdin": {"type": "file", "path": "in"}})
+    assert logged(script) == [("redirect", {"stream": "stdin", "rank": "all", "path": "in"})]
+    (refused,) = script(asked(STDIN, data("a")))
+    assert refused.errnum == Errno.ENOSYS
+
+
+def test_input_goes_to_the_tasks_that_it_names_and_not_after_their_end() -> None:
+    script = taking()
+    (feed,) = to_shell(script(asked(STDIN, data("a", rank="1", eof=True))))
+    assert feed == Feed(7, b"a", True, [1])
+    script(Fed(7, open=True))
+    (closed,) = script(asked(STDIN, data("b", rank="0-1")))
+    assert (closed.errnum, closed.error_text) == (
+        Errno.EPIPE,
+        "job ƒ8: task 0-1: its input is closed",
+    )
+    (feed,) = to_shell(script(asked(STDIN, data("b"))))
+    assert feed == Feed(7, b"b", False)
+    script(Fed(7, open=True))
+    script(asked(STDIN, data(eof=True)))
+    (closed,) = script(asked(STDIN, data(eof=True)))
+    assert closed.errnum == Errno.EPIPE
+
+
+def test_a_job_that_gets_too_much_fails_and_the_sender_sees_that_only() -> None:
+    script = taking(**{"input.limit": "1K"})
+    assert to_shell(script(asked(STDIN, data("x" * 1024)))) == [Feed(7, b"x" * 1024, False)]
+    actions = script(asked(STDIN, data("y")))
+    assert to_shell(actions) == [Signal(7, 15)]
+    raised = next(
+        each.payload for each in actions if getattr(each, "topic", "") == "job-exec.start"
+    )
+    assert raised["data"]["note"].startswith("stdin exceeds 1K limit. Try file input")
+    assert to_shell(script(asked(STDIN, data("z")))) == []
+    done(script, 143 << 8)
+    (complete,) = [e for e in parse_eventlog(script.kvs[LOG]) if e.name == "complete"]
+    assert complete.context == {"status": 256}
+    assert b"y" not in script.kvs[INPUT_LOG].encode()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"input.limit": "0"}, "input.limit: expected 1 to 32M bytes"),
+        ({"input.limit": "33M"}, "input.limit: expected 1 to 32M bytes"),
+        ({"input.limit": "foo"}, "input.limit: expected a number of bytes"),
+        ({"input.batch-timeout": "foo"}, "invalid input.batch-timeout option: expected seconds"),
+        ({"input.batch-timeout": -1}, "invalid input.batch-timeout option: expected seconds"),
+    ],
+)
+def test_options_of_input_that_cannot_be_fail_the_job(options: dict[str, Any], text: str) -> None:
+    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    attributes = {f"system.shell.options.{key}": value for key, value in options.items()}
+    raised, _ = script.start(7, jobspec("cat", attributes=attributes))
+    assert text in raised.payload["data"]["note"]
+
+
+def test_a_job_that_asks_for_more_words_is_told_of_its_batches() -> None:
+    script = taking(**{"input.batch-timeout": 1, "verbose": 2})
+    done(script)
+    (log,) = [e for e in parse_eventlog(script.kvs[job_key(7, "guest.output")]) if e.name == "log"]
+    assert log.context == {"level": 7, "message": "input batch timeout = 1.000s"}

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from flux_trio.formats import FormatError, parse_size
+from flux_trio.formats import FormatError, format_size, parse_size
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(0, "0"), (1536, "1536"), (3 << 10, "3K"), (10 << 20, "10M"), (1 << 50, "1024T")],
+)
+def test_size_is_written_in_the_largest_unit_that_divides_it(nbytes: int, text: str) -> None:
+    assert format_size(nbytes) == text
+    assert parse_size(text) == nbytes
 
 
 @pytest.mark.parametrize(

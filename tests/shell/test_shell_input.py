@@ -56,10 +56,22 @@ async def test_end_of_the_job_ends_what_waits_for_it(tmp_path: Path, common_shel
     await common_shell.hear(Done)
 
 
+async def test_job_whose_tasks_have_ended_reads_no_more(common_shell: Shell) -> None:
+    """Its end may be on its way to the client: that is no error of the input."""
+    await start(common_shell, "true")
+    await common_shell.hear(Done)
+    common_shell.client.send(Feed(1, b"late", eof=True))
+    assert await common_shell.hear(Fed) == Fed(1, open=False)
+    common_shell.forget(1)
+
+
 async def test_job_without_pipes_cannot_be_fed(common_shell: Shell) -> None:
-    await common_shell.run(1, "cat")
+    common_shell.start(1, "sleep", "100")
+    await common_shell.hear(Started)
     common_shell.client.send(Feed(1, b"x", eof=True))
     assert await common_shell.hear(Fed) == Fed(1, open=False, refusal=NO_PIPES)
+    common_shell.send(Signal(1, 9))
+    await common_shell.hear(Done)
 
 
 async def test_tasks_of_a_killed_host_read_the_end(shell: Shell) -> None:
@@ -130,3 +142,14 @@ async def test_writes_of_several_connections_do_not_mix_and_one_that_is_lost_lea
         assert number in lost or len(prefix) == len(data)
         rest = rest[len(prefix) :]
     assert rest == b"", "writes have mixed"
+
+
+async def test_input_may_be_for_some_tasks_and_end_for_them(common_shell: Shell) -> None:
+    common_shell.start(2, "cat", ntasks=3, input=True)
+    common_shell.client.send(Feed(2, b"some\n", True, [0, 2]))
+    assert (await common_shell.hear(Fed, 2)).open
+    common_shell.client.send(Feed(2, b"rest\n", True))
+    assert not (await common_shell.hear(Fed, 2)).open
+    await common_shell.hear(Done, 2)
+    assert [common_shell.output(2, taskid) for taskid in range(3)] == ["some\n", "rest\n", "some\n"]
+    common_shell.forget(2)

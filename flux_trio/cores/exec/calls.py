@@ -112,6 +112,7 @@ class TimerKind(Enum):
     WARN = "a signal that the job asked for, before its time limit"
     EXIT = "a job whose first task has exited fails, while others run"
     KILL = "SIGKILL for processes that still run after the first signal"
+    INPUT = "input that was collected is to be logged"
     STUCK = "processes that still run long after SIGKILL"
     RETRY = "starts that the shell host could not do"
     POLL = "output that someone follows may have grown"
@@ -122,7 +123,7 @@ class TimerKind(Enum):
 
 
 JobTimer: TypeAlias = Literal[
-    TimerKind.END, TimerKind.WARN, TimerKind.EXIT, TimerKind.KILL, TimerKind.STUCK
+    TimerKind.END, TimerKind.WARN, TimerKind.EXIT, TimerKind.KILL, TimerKind.STUCK, TimerKind.INPUT
 ]
 """The kinds of timers that each job has for itself."""
 

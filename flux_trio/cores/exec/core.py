@@ -47,6 +47,7 @@ from flux_trio.cores.exec.calls import (
 )
 from flux_trio.cores.exec.ending import Ends
 from flux_trio.cores.exec.guest import SHELL_SERVICE, Guests, job_of_shell
+from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.inputs import Inputs
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.journal import Journal
@@ -131,7 +132,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._outbox = outbox = ExecOutbox(edition)
         self._jobs = jobs = Jobs()
         self._starts = starts = Starts(outbox, edition)
-        self._guests = Guests(outbox, is_kept=keeps_guests)
+        self._input_log = InputLog(outbox)
+        self._guests = Guests(outbox, self._input_log, is_kept=keeps_guests)
         self._storing = Storing(outbox, jobs, starts, self._guests)
         self._real = real = RealJobs(
             outbox,
@@ -154,7 +156,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             jobs, starts, self._manager, self._targets, real, simulated, has_shell=has_shell
         )
         self._attachments = Attachments(outbox, jobs)
-        self._inputs = Inputs(outbox, jobs)
+        self._inputs = Inputs(outbox, jobs, real, self._input_log)
         self._ends = Ends(
             outbox, jobs, starts, self._attachments, self._guests, has_shell=has_shell
         )
@@ -320,6 +322,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._real.kill(job)
             case TimerKind.STUCK:
                 self._runs.stuck(job)
+            case TimerKind.INPUT:
+                self._input_log.flush(job)
             case _:
                 assert_never(kind)
 

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox, StoredKey
+from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.job import Job
 from flux_trio.cores.kvs_calls import commit_values
 from flux_trio.cores.state import Part
@@ -75,8 +76,9 @@ def job_of_shell(topic: str) -> JobId | None:
 class Guests(Part):
     """Tells Flux's own programs of jobs, if `is_kept`; otherwise the log comes at a job's end."""
 
-    def __init__(self, outbox: ExecOutbox, *, is_kept: bool) -> None:
+    def __init__(self, outbox: ExecOutbox, inputs: InputLog, *, is_kept: bool) -> None:
         self._outbox = outbox
+        self._inputs = inputs
         self._is_kept = is_kept
 
     def prepare(self, job: Job) -> None:
@@ -101,10 +103,11 @@ class Guests(Part):
         self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
         self._outbox.send(_silent(topics.KVS_NAMESPACE_CREATE, namespace_of(job)))
         how, _, events = self._op(job)
-        log = commit_values([[how, EXEC_LOG, events]], job_namespace(job.id))
+        ops = [[how, EXEC_LOG, events], *([] if job.reattach else self._inputs.begins(job))]
+        log = commit_values(ops, job_namespace(job.id))
         self._outbox.send(self._outbox.request_kvs(log, flags=int(Flag.NORESPONSE)))
 
-    def end_op(self, job: Job, now: float) -> KvsOp:
+    def end_ops(self, job: Job, now: float) -> list[KvsOp]:
         """Note how `job` has ended; return what writes the events that are not written yet."""
         assert job.status is not None  # the job is over
         if self._is_kept:
@@ -112,7 +115,7 @@ class Guests(Part):
             job.note(now, "shell-exit", msgspec.to_builtins(shell))
         job.note(now, "complete", rfc21.write(rfc21.Finish(job.status)))
         job.note(now, "done")
-        return self._op(job)
+        return [self._op(job), *self._inputs.pop_ops(job)]
 
     def forget(self, job: Job) -> None:
         """Take no more standard input for `job`, and close its namespace: what it holds stays."""

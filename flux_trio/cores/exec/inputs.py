@@ -14,11 +14,13 @@ import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox
 from flux_trio.cores.exec.guest import job_of_shell
-from flux_trio.cores.exec.job import Jobs, Phase
+from flux_trio.cores.exec.input_log import InputLog
+from flux_trio.cores.exec.job import Job, Jobs, Phase
+from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.state import Part
-from flux_trio.editions import exec_requests
-from flux_trio.formats import format_fluid
+from flux_trio.editions import exec_requests, rfc24
+from flux_trio.formats import FormatError, Idset, format_fluid
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
 from flux_trio.shell.protocol import Fed, Feed
@@ -41,9 +43,11 @@ class Inputs(Part):
     _writes: dict[JobId, Request | None]
     _waiting: dict[JobId, deque[_Piece]]
 
-    def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
+    def __init__(self, outbox: ExecOutbox, jobs: Jobs, real: RealJobs, log: InputLog) -> None:
         self._outbox = outbox
         self._jobs = jobs
+        self._real = real
+        self._log = log
         self._writes = {}  # by job; None if the sender has gone
         self._waiting = {}  # by job: those after it, of Flux's own programs
 
@@ -60,7 +64,7 @@ class Inputs(Part):
         """Send data of one of Flux's own programs, which do not wait for the answer before.
 
         The answer is empty. Raises FluxError; ENOSYS if the job takes no input, or none any more,
-        since there is no shell then.
+        since there is no shell then, and EPIPE if a task has got the end of its input.
         """
         job = self._jobs.asked_about(request, payload.id)
         if job.phase is not Phase.RUNNING or job.start is None or not job.start.input:
@@ -71,13 +75,37 @@ class Inputs(Part):
             raise FluxError(Errno.EAGAIN, f"job {name}: {WAITING_MAX} writes of input wait")
         if not is_connected:
             raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
+        if not self._take(job, payload):
+            self._outbox.send(respond(request))
+            return
         *starts, last = range(0, max(1, len(payload.data)), INPUT_BYTES_MAX)
         for at in starts:
-            part = exec_requests.Input(payload.id, payload.data[at : at + INPUT_BYTES_MAX])
+            data = payload.data[at : at + INPUT_BYTES_MAX]
+            part = msgspec.structs.replace(payload, data=data, eof=False)
             waiting.append(_Piece(request, part, is_last=False))
-        part = exec_requests.Input(payload.id, payload.data[last:], payload.eof)
+        part = msgspec.structs.replace(payload, data=payload.data[last:])
         waiting.append(_Piece(request, part, is_last=True))
         self._write_next(payload.id)
+
+    def _take(self, job: Job, payload: exec_requests.Input) -> bool:
+        """Log what is to be written; return whether the job may get it. Raises FluxError.
+
+        A job that gets too much fails, and its exception says so. Its sender gets no error of its
+        own: it would end before it reads that.
+        """
+        name = format_fluid(job.id, "f58")
+        tasks = _tasks_of(job, payload)
+        if not job.input_open or tasks & ~job.input_open:
+            raise FluxError(Errno.EPIPE, f"job {name}: task {payload.ranks}: its input is closed")
+        job.input_bytes += len(payload.data)
+        if job.input_bytes > job.input_rules.limit:
+            if not job.stopping:
+                self._real.fail_of_input(job)
+            return False
+        if payload.eof:
+            job.input_open &= ~tasks
+        self._log.add(job, payload)
+        return True
 
     def _write(self, request: Request, payload: exec_requests.Input, is_connected: bool) -> None:
         name = format_fluid(payload.id, "f58")
@@ -93,8 +121,10 @@ class Inputs(Part):
             raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
         if payload.id in self._writes:
             raise FluxError(Errno.EBUSY, f"job {name}: another write of input is under way")
+        is_all = payload.ranks == rfc24.ALL
+        tasks = None if is_all else list(Idset.from_bits(_tasks_of(job, payload)))
         self._writes[payload.id] = request
-        self._outbox.send(ToShell(Feed(payload.id, payload.data, payload.eof)))
+        self._outbox.send(ToShell(Feed(payload.id, payload.data, payload.eof, tasks)))
 
     def fed(self, notice: Fed) -> None:
         """Answer the write of a job: its tasks have taken the data, or refused it."""
@@ -145,6 +175,16 @@ class Inputs(Part):
                 self._outbox.send(
                     respond_error(request, Errno.EIO, f"lost the shell host: {reason}")
                 )
+
+
+def _tasks_of(job: Job, payload: exec_requests.Input) -> int:
+    """Return the tasks that input is for, as bits: `all` are those that are open."""
+    if payload.ranks == rfc24.ALL:
+        return job.input_open
+    try:
+        return Idset.parse(payload.ranks).bits
+    except FormatError as error:
+        raise FluxError(Errno.EPROTO, f"rank: {error}") from None
 
 
 def _keep(waiting: deque[_Piece], is_kept: Callable[[_Piece], bool]) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flux_trio.cores.exec.exits import ExitRules, WarningSignal
+from flux_trio.cores.exec.input_options import InputRules
 from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.state import Part
@@ -76,6 +77,11 @@ class Job(msgspec.Struct, eq=False):
     output_limit: int = 0  # bytes of output that are kept
     remarks: list[rfc24.Message] = []  # for the log of its output, before it starts
     output_paths: dict[str, str] = {}  # of the streams that go to files
+    input_rules: InputRules = InputRules()
+    input_open: int = 0  # tasks to which Flux's own programs may write, as bits
+    input_bytes: int = 0  # that they have written
+    input_log: list[Event] = []  # of that, what is not committed yet
+    input_pending: int = 0  # bytes of data in it
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING
     nodes: list[int] = []  # of each task: the index of its rank in R

@@ -17,17 +17,18 @@ import msgspec
 from flux_trio.cores.exec.calls import RETRY, ExecOutbox, TimerKey, TimerKind
 from flux_trio.cores.exec.exits import exit_note, exit_rules_of, warning_of
 from flux_trio.cores.exec.guest import Guests
+from flux_trio.cores.exec.input_options import input_remarks, input_rules
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import limit_of, warning
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
 from flux_trio.cores.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.storing import Storing
-from flux_trio.cores.exec.tasks import remarks_of, start_request, told_paths
+from flux_trio.cores.exec.tasks import VERBOSE, remarks_of, start_request, told_paths
 from flux_trio.cores.exec.vocabulary import SIGALRM, SIGKILL, SIGTERM, ToShell
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FluidForm, FormatError, Idset, parse_jobspec
+from flux_trio.formats import FluidForm, FormatError, Idset, format_size, parse_jobspec
 from flux_trio.formats.meanings import JobId, Time
 from flux_trio.messages import Level
 from flux_trio.shell.protocol import (
@@ -105,6 +106,12 @@ STUCK_NOTE: Final = (
 )
 
 
+EXCEEDED_STATUS: Final = 1 << 8  # as that of flux-core's shell, which ends itself
+INSTEAD_OF_INPUT: Final = (
+    "Try file input (flux submit --input=FILE): what commands send to a job is kept in the kvs"
+)
+
+
 class RealJobs(Part):
     """Runs jobs that have processes.
 
@@ -167,6 +174,7 @@ class RealJobs(Part):
         job.exit_rules = exit_rules_of(jobspec)
         job.output_limit = limit_of(jobspec, self._output_limit)
         job.remarks = [warning(each) for each in remarks_of(jobspec)]
+        job.input_rules = input_rules(jobspec)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
         job.output_paths = told_paths(job.id, jobspec, job.resources, job.ntasks, self._id_form)
@@ -175,6 +183,9 @@ class RealJobs(Part):
         job.start = start_request(
             job.id, jobspec, job.resources, placements, self._environment, self._id_form
         )
+        job.input_open = (1 << job.ntasks) - 1 if job.start.input else 0
+        if job.start.input:
+            job.remarks += input_remarks(jobspec.attribute(VERBOSE), job.input_rules)
         frame(job.start)  # it refuses a request that is too long
 
     def _hand_over(self, job: Job) -> None:
@@ -299,6 +310,13 @@ class RealJobs(Part):
         self._starts.exception(job, note)
         self.stop(job, SIGTERM)
 
+    def fail_of_input(self, job: Job) -> None:
+        """End a job that was sent more input than it may get."""
+        job.exit_status = EXCEEDED_STATUS
+        limit = format_size(job.input_rules.limit)
+        self._starts.exception(job, f"stdin exceeds {limit} limit. {INSTEAD_OF_INPUT}")
+        self.stop(job, SIGTERM)
+
     # Time limit and signals
 
     def arm(self, job: Job) -> None:
@@ -376,6 +394,7 @@ _TIMERS_OF_JOB: Final = (
     TimerKind.STUCK,
     TimerKind.WARN,
     TimerKind.EXIT,
+    TimerKind.INPUT,
 )
 
 

@@ -147,7 +147,7 @@ class Storing(Part):
         events += log_data(now, chunks)
         events += log_ends(now, job.ntasks, cut_off(keeping, job.sizes or {}))
         ops = [
-            self._guests.end_op(job, now),
+            *self._guests.end_ops(job, now),
             ["put", job_key(job.id, output_key(keeping.piece)), format_eventlog(events)],
         ]
         if not job.is_new:  # an earlier service may have stored more, with another limit

@@ -160,6 +160,7 @@ def told_paths(
 
 
 STDIN: Final = "system.shell.options.input.stdin"
+VERBOSE: Final = "system.shell.options.verbose"
 
 
 def takes_input(jobspec: Jobspec) -> bool:

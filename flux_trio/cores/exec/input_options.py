@@ -1,0 +1,50 @@
+"""What a jobspec says of input that Flux's own programs send: its limit, how it is logged."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from flux_trio.cores.exec.placement import LayoutError
+from flux_trio.editions import rfc24
+from flux_trio.formats import FormatError, Jobspec, format_size, parse_size
+from flux_trio.messages import Level
+
+LIMIT_MAX: Final = 32 << 20
+LIMIT: Final = 10 << 20
+BATCH_S: Final = 0.5
+
+_OPTIONS: Final = "system.shell.options"
+_LIMIT: Final = f"{_OPTIONS}.input.limit"
+
+
+class InputRules(msgspec.Struct, frozen=True):
+    """How many bytes the tasks of a job may get, and how long data is collected for its log."""
+
+    limit: int = LIMIT
+    batch_s: float = BATCH_S
+
+
+def input_rules(jobspec: Jobspec) -> InputRules:
+    """Return what a jobspec says of the input that is logged. Raises FormatError, LayoutError."""
+    limit = jobspec.attribute(_LIMIT)
+    limit = LIMIT if limit is None else limit
+    try:
+        nbytes = parse_size(limit)  # type: ignore[arg-type]  # it refuses what is no size
+    except FormatError as error:
+        raise error.at(_LIMIT) from None
+    if not 0 < nbytes <= LIMIT_MAX:
+        raise FormatError(f"1 to {format_size(LIMIT_MAX)} bytes", limit, _LIMIT)
+    batch_s = jobspec.attribute(f"{_OPTIONS}.input.batch-timeout")
+    batch_s = BATCH_S if batch_s is None else batch_s
+    if not isinstance(batch_s, int | float) or isinstance(batch_s, bool) or not batch_s >= 0:
+        raise LayoutError(f"invalid input.batch-timeout option: expected seconds, got {batch_s!r}")
+    return InputRules(nbytes, float(batch_s))
+
+
+def input_remarks(verbose: object, rules: InputRules) -> list[rfc24.Message]:
+    """Return what a job that takes input is told of it, if its option `verbose` asks for that."""
+    if not isinstance(verbose, int) or verbose < 1:
+        return []
+    return [rfc24.Message(int(Level.DEBUG), f"input batch timeout = {rules.batch_s:.3f}s")]
