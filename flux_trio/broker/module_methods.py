@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,13 @@ class Debug(msgspec.Struct):
     flags: int = 0  # a mask; for `clr` it is ignored
 
 
+class Found(NamedTuple):
+    """Who is asked, and what answers in its place."""
+
+    holder: Peer
+    method: Callable[[Request], Payload]
+
+
 class ModuleMethods:
     """Answers in place of the modules in this process, for all clients."""
 
@@ -54,7 +61,7 @@ class ModuleMethods:
         self._router = router
         self._flags: dict[str, int] = {}  # by service; only of services that there are
 
-    def find(self, request: Request, sender: Peer) -> Callable[[Request], Payload] | None:
+    def find(self, request: Request, sender: Peer) -> Found | None:
         """Return what answers `request` of `sender`; None if its service does so itself."""
         service, _, method = request.topic.partition(".")
         holder = self._holder(service)
@@ -62,11 +69,11 @@ class ModuleMethods:
             return None
         match method:
             case "ping":
-                return partial(self._ping, sender)
+                return Found(holder, partial(self._ping, sender))
             case "rusage":
-                return self._rusage
+                return Found(holder, self._rusage)
             case "debug":
-                return partial(self._debug, sender)
+                return Found(holder, partial(self._debug, sender))
         return None
 
     def _holder(self, service: str) -> Peer | None:

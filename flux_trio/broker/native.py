@@ -161,8 +161,8 @@ class _Client:
             self._router.refuse(child.peer, request, Errno.ENOSYS, text)
             return
         self._shared.unknown_keys.look_at(request)
-        if (method := self._shared.methods.find(request, child.peer)) is not None:
-            self._answer(request, method)
+        if (found := self._shared.methods.find(request, child.peer)) is not None:
+            self._router.answer_for(found.holder, child.peer, request, found.method)
             return
         refusal = child.outgoing.refusal(request)
         if refusal:

@@ -20,9 +20,11 @@ from flux_trio.messages import (
     Event,
     FluxError,
     Message,
+    Payload,
     Request,
     Response,
     disconnect_request,
+    respond,
     respond_error,
     service_of,
 )
@@ -268,6 +270,20 @@ class Router:
         holder = self.services.get(service_of(request.topic))
         to = "" if holder is None else holder.name
         self._refuse(sender, request, errnum, text, self.trace.sent(sender.name, to, request))
+
+    def answer_for(
+        self, holder: Peer, sender: Peer, message: Request, method: Callable[[Request], Payload]
+    ) -> None:
+        """Answer a request of `sender` in the name of `holder`, whose process never sees it."""
+        request = _stamped(sender, message)
+        ref = self.trace.sent(sender.name, holder.name, request)
+        self.trace.received(holder.name, "", request, ref)
+        try:
+            response = respond(request, method(message))
+        except FluxError as error:
+            response = respond_error(request, error.errnum, error.text)
+        if response is not None:
+            sender.deliver(self.trace.sent(holder.name, sender.name, response), response)
 
     def _route_request(self, sender: Peer, message: Request) -> None:
         request = _stamped(sender, message)

@@ -2,7 +2,8 @@
 
 The responses of `job-exec.attach` are contexts of data events too. `note` in them is our own: it
 tells a person something about the output, and has no data; `level` is how grave it is. Nor has one
-with `path`, which says that the stream goes to a file.
+with `path`, which says that the stream goes to a file, or with `buffer`, which says that readers do
+not wait for whole lines.
 
 Bytes are base64 in a data event if they are not UTF-8, or if JSON would need more than twice as
 many bytes for them (it does for zeros).
@@ -13,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -48,6 +49,7 @@ class Data(msgspec.Struct, frozen=True):
     note: str | None = None
     level: int | None = None
     path: str | None = None
+    buffer: Literal["none"] | None = None
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -161,6 +163,16 @@ def note_in(piece: Mapping[str, Any]) -> Message | None:
     """The message of a response of `job-exec.attach` that tells one; None for another."""
     note = piece.get("note")
     return None if note is None else message_in({"message": note, "level": piece.get("level")})
+
+
+def unbuffered(stream: str) -> Data:
+    """The response of `job-exec.attach` that says that lines are not to be waited for."""
+    return Data(stream, "0", "", buffer="none")
+
+
+def is_unbuffered(piece: Mapping[str, Any]) -> bool:
+    """Whether a response of `job-exec.attach` says that."""
+    return piece.get("buffer") == "none"
 
 
 def redirect_in(piece: Mapping[str, Any]) -> Redirect | None:

@@ -27,6 +27,7 @@ from flux_trio.messages import (
     respond_stream,
 )
 from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.trace import Kind, Record
 from flux_trio.transports import Connection, Credentials, memory_pair, serve_native
 from flux_trio.transports.base import BEHIND_MESSAGES
 from flux_trio.transports.native import connect_native
@@ -356,6 +357,20 @@ async def test_a_module_is_pinged_as_libflux_answers(door: Door) -> None:
     assert (await client.come()).errnum == Errno.ENOSYS
 
 
+async def test_a_ping_that_the_door_answers_is_traced_as_the_modules(door: Door) -> None:
+    records: list[Record] = []
+    door.router.trace.add_sink(records.append)
+    client = await door.connect()
+    client.ask("echo.ping", {"seq": 1}, 4)
+    await client.come()
+    told = [
+        (each.kind, type(each.message).__name__)
+        for each in records
+        if each.party == "echo" and getattr(each.message, "topic", "") == "echo.ping"
+    ]
+    assert told == [(Kind.RECV, "Request"), (Kind.SEND, "Response")]
+
+
 async def test_a_client_that_holds_a_service_is_pinged_itself(door: Door) -> None:
     server, client = await door.connect(), await door.connect()
     server.ask("service.add", {"service": "mine"})
@@ -406,7 +421,7 @@ async def test_debug_flags_of_a_module_are_kept_for_all_clients(door: Door) -> N
 
 async def test_a_request_that_is_left_out_says_why(door: Door) -> None:
     client = await door.connect()
-    for topic in ("resource.reload", "7-shell-ƒ1.proctable", "7-shell-ƒ1.terminus.0"):
+    for topic in ("7-shell-ƒ1.proctable", "7-shell-ƒ1.terminus.0"):
         client.ask(topic, {}, 4)
         answer = await client.come()
         assert answer.errnum == Errno.ENOSYS

@@ -366,11 +366,13 @@ def test_a_reader_is_told_of_files_and_warnings_first_and_last_what_is_not_kept(
     script = ExecScript(output_limit="10")
     options = {"mode": "wrong", "stdout": {"type": "file", "path": "{{task.id}}"}}
     options["stderr"] = {"type": "kvs"}
+    options["stdout"]["buffer"] = {"type": "none"}
     script.started(
         7, jobspec(ntasks=2, attributes={"system.shell.options.output": options}), resources({0: 2})
     )
     actions = script(attach_with(None))
-    first, second = streamed(actions)
+    unbuffered, first, second = streamed(actions)
+    assert unbuffered["buffer"] == "none"
     assert (first["note"][:32], first["level"]) == ("output: ignoring invalid output.", 4)
     assert (second["stream"], second["rank"], second["path"]) == ("stdout", "[0-1]", "{{task.id}}")
     actions += script(Done(7, 0, 2, [], [TaskSize(1, 0, 12)]))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
-from flux_trio.cores.exec.tasks import remarks_of, start_request
+from flux_trio.cores.exec.tasks import check_terminal, remarks_of, start_request
 from flux_trio.formats import FormatError, Jobspec, ResourceSet, format_fluid
 from flux_trio.shell.protocol import Start
 from tests.support.exec_script import resources
@@ -195,6 +195,14 @@ def test_files_are_emptied_unless_they_are_to_be_kept() -> None:
     assert remarks_of(wrong) == [
         "output: ignoring invalid output.mode=a: expected append or truncate"
     ]
+
+
+def test_an_interactive_terminal_is_refused_but_for_an_instance() -> None:
+    options = {"pty.interactive": 1}
+    with pytest.raises(LayoutError, match="there are no pseudo-terminals"):
+        check_terminal(jobspec("bash", options=options))
+    check_terminal(jobspec("flux", "broker", "hostname", options=options))
+    check_terminal(jobspec("bash", options={"pty": 1}))
 
 
 def test_input_is_a_file_with_a_path_or_what_commands_send() -> None:

@@ -267,6 +267,14 @@ def test_each_line_is_an_event_and_the_beginning_of_one_waits_for_its_rest(
     assert end == (Errno.ENODATA, None)
 
 
+def test_without_a_buffer_no_line_waits_for_its_rest(listed: ListedJobs) -> None:
+    attach = watch_output(listed)
+    told = {"stream": "stdout", "rank": "0", "data": "", "buffer": "none"}
+    listed.turn(Response(attach.topic, told, 0, attach.matchtag, STREAMING))
+    listed.turn(piece(attach, "prompt:"))
+    assert [each["context"].get("data") for each in events_in(listed)] == [None, "prompt:"]
+
+
 def test_stored_output_comes_line_by_line_too(listed: ListedJobs) -> None:
     events = [
         Event(5.0, "header", {"version": 1}),

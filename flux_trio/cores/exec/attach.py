@@ -239,6 +239,8 @@ class Attachments(Part):
         if attachment.has_begun or job.start is None or job.phase is Phase.OVER:
             return
         attachment.has_begun = True
+        if job.is_unbuffered:
+            self._say(attachment, rfc24.unbuffered("stdout"))
         for remark in job.remarks:
             self._say(attachment, remark.piece())
         for redirect in redirects(job.ntasks, job.output_paths):

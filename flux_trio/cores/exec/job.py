@@ -76,6 +76,7 @@ class Job(msgspec.Struct, eq=False):
     exit_status: int | None = None  # its status, as these rules or its exception say it
     output_limit: int = 0  # bytes of output that are kept
     remarks: list[rfc24.Message] = []  # for the log of its output, before it starts
+    is_unbuffered: bool = False  # readers of output are not to wait for whole lines
     output_paths: dict[str, str] = {}  # of the streams that go to files
     input_rules: InputRules = InputRules()
     input_open: int = 0  # tasks to which Flux's own programs may write, as bits

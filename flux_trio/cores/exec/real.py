@@ -24,7 +24,14 @@ from flux_trio.cores.exec.placement import LayoutError, place_tasks
 from flux_trio.cores.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.storing import Storing
-from flux_trio.cores.exec.tasks import VERBOSE, remarks_of, start_request, told_paths
+from flux_trio.cores.exec.tasks import (
+    VERBOSE,
+    check_terminal,
+    is_unbuffered,
+    remarks_of,
+    start_request,
+    told_paths,
+)
 from flux_trio.cores.exec.vocabulary import SIGALRM, SIGKILL, SIGTERM, ToShell
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
@@ -175,6 +182,8 @@ class RealJobs(Part):
         job.output_limit = limit_of(jobspec, self._output_limit)
         job.remarks = [warning(each) for each in remarks_of(jobspec)]
         job.input_rules = input_rules(jobspec)
+        job.is_unbuffered = is_unbuffered(jobspec)
+        check_terminal(jobspec)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
         job.output_paths = told_paths(job.id, jobspec, job.resources, job.ntasks, self._id_form)

@@ -183,6 +183,26 @@ def appends(jobspec: Jobspec) -> bool:
     return jobspec.attribute(OUTPUT_MODE) == "append"
 
 
+def is_unbuffered(jobspec: Jobspec) -> bool:
+    """Return whether readers of standard output are not to wait for whole lines."""
+    return jobspec.attribute("system.shell.options.output.stdout.buffer.type") == "none"
+
+
+PTY: Final = "system.shell.options.pty"
+_INSTANCES: Final = (["flux", "broker"], ["flux", "start"])
+
+
+def check_terminal(jobspec: Jobspec) -> None:
+    """Raise LayoutError if the tasks are to have an interactive terminal: there are none.
+
+    `flux alloc` at a terminal asks for one too, but the command of an instance needs none.
+    """
+    pty = jobspec.attribute(PTY)
+    is_instance = list(jobspec.tasks[0].command[:2]) in _INSTANCES
+    if isinstance(pty, dict) and pty.get("interactive") and not is_instance:
+        raise LayoutError("pty.interactive: there are no pseudo-terminals: tasks read pipes")
+
+
 def remarks_of(jobspec: Jobspec) -> list[str]:
     """Return what a job's user is warned of before it starts."""
     mode = jobspec.attribute(OUTPUT_MODE)

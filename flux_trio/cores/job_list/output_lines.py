@@ -24,6 +24,7 @@ class OutputLines(msgspec.Struct):
     """What one reader has got of a job's output, as far as it ends within lines."""
 
     rests: dict[str, bytes] = {}  # by task: what there is of its last line
+    waits: bool = True  # for whole lines of standard output
 
     def of_stored(self, event: Event) -> list[Event]:
         """Return the events for one of the stored log."""
@@ -36,6 +37,9 @@ class OutputLines(msgspec.Struct):
 
     def of_piece(self, now: float, piece: Mapping[str, Any]) -> list[Event]:
         """Return the events for a response of `job-exec.attach`, of a job that runs."""
+        if rfc24.is_unbuffered(piece):
+            self.waits = False
+            return []
         if (redirect := rfc24.redirect_in(piece)) is not None:
             return [Event(now, rfc24.REDIRECT, rfc24.write(redirect))]
         if (message := rfc24.note_in(piece)) is not None:
@@ -53,11 +57,11 @@ class OutputLines(msgspec.Struct):
             data = rfc24.bytes_of(context)
         except ValueError:  # damaged in the store: its reader says so
             return [Event(now, rfc24.DATA, dict(context))]
-        if stream == BUFFERED:
+        if is_buffered := stream == BUFFERED and self.waits:
             data = self.rests.pop(rank, b"") + data
         *whole, rest = data.split(b"\n")
         lines = [line + b"\n" for line in whole]
-        if rest and stream == BUFFERED and len(rest) < LINE_BYTES_MAX:
+        if rest and is_buffered and len(rest) < LINE_BYTES_MAX:
             self.rests[rank] = rest
         elif rest:
             lines.append(rest)
