@@ -41,10 +41,14 @@ class Stdin(msgspec.Struct, frozen=True):
 
 
 class Attach(msgspec.Struct, frozen=True):
-    """The <service>.attach request; the responses are RFC 24's."""
+    """The <service>.attach request; the responses are RFC 24's.
+
+    With `sentinel` one without output follows what is there already.
+    """
 
     id: JobId
     credit: CreditKey | None = None
+    sentinel: bool | None = None
 
 
 class Expiration(msgspec.Struct, frozen=True):

@@ -3,7 +3,8 @@
 The responses of `job-exec.attach` are contexts of data events too. `note` in them is our own: it
 tells a person something about the output, and has no data; `level` is how grave it is. Nor has one
 with `path`, which says that the stream goes to a file, or with `buffer`, which says that readers do
-not wait for whole lines.
+not wait for whole lines, or with `sentinel`, which comes after all that was there when one began to
+read.
 
 Bytes are base64 in a data event if they are not UTF-8, or if JSON would need more than twice as
 many bytes for them (it does for zeros).
@@ -50,6 +51,7 @@ class Data(msgspec.Struct, frozen=True):
     level: int | None = None
     path: str | None = None
     buffer: Literal["none"] | None = None
+    sentinel: bool | None = None
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -168,6 +170,16 @@ def note_in(piece: Mapping[str, Any]) -> Message | None:
 def unbuffered(stream: str) -> Data:
     """The response of `job-exec.attach` that says that lines are not to be waited for."""
     return Data(stream, "0", "", buffer="none")
+
+
+def sentinel() -> Data:
+    """The response of `job-exec.attach` that follows what was there at its beginning."""
+    return Data("stdout", "0", "", sentinel=True)
+
+
+def is_sentinel(piece: Mapping[str, Any]) -> bool:
+    """Whether a response of `job-exec.attach` is that."""
+    return piece.get("sentinel") is True
 
 
 def is_unbuffered(piece: Mapping[str, Any]) -> bool:

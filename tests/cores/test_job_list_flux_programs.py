@@ -199,7 +199,7 @@ def test_a_watch_with_flags_gets_lines_with_their_newline(listed: ListedJobs) ->
 
 def test_a_sentinel_follows_what_is_there_already(listed: ListedJobs) -> None:
     got = listed.ask(WATCH, {"id": 2, "path": "eventlog", "flags": 2}, streaming=True)
-    assert got[-1] == (0, {})
+    assert got[-1] == (0, None)
     assert all(payload for _, payload in got[:-1])
     listed.commit(["append", job_key(2, "eventlog"), format_event(ending()[0])])
     ((errnum, later),) = listed.take_sent()
@@ -265,6 +265,25 @@ def test_each_line_is_an_event_and_the_beginning_of_one_waits_for_its_rest(
     (_, told_last), end = listed.take_sent()
     assert msgspec.json.decode(told_last["event"])["context"]["data"] == "no end"
     assert end == (Errno.ENODATA, None)
+
+
+def test_a_sentinel_of_output_follows_what_was_there(listed: ListedJobs) -> None:
+    payload = {"id": 2, "path": "guest.output", "flags": 2}
+    listed.now = 2000.0
+    listed.ask(WATCH, payload, streaming=True, tag=5)
+    attach = listed.asked_exec.pop()
+    assert attach.payload == {"id": 2, "sentinel": True}
+    told = {"stream": "stdout", "rank": "0", "data": "", "sentinel": True}
+    listed.turn(
+        piece(attach, "a\n"),
+        Response(attach.topic, told, 0, attach.matchtag, STREAMING),
+        piece(attach, "b\n"),
+    )
+    _, _, sentinel, after = listed.take_sent()
+    assert sentinel == (0, None)
+    assert after[1] is not None
+    listed.turn(Response(attach.topic, None, Errno.ENODATA, attach.matchtag))
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
 
 
 def test_without_a_buffer_no_line_waits_for_its_rest(listed: ListedJobs) -> None:

@@ -93,6 +93,7 @@ class Attachments(Part):
             check_job_access(request, job.userid)
         self._of_user.count_opened(request.userid)
         attachment = Attachment(request, Credit(payload.credit), jobid)
+        attachment.owes_sentinel = payload.sentinel is True
         self._streams.add(attachment)
         if job is not None:
             self._follow(attachment, job)
@@ -195,6 +196,9 @@ class Attachments(Part):
         elif job.sizes is not None or attachment.more:
             self._follow(attachment, job)
         else:
+            if attachment.owes_sentinel:
+                attachment.owes_sentinel = False
+                self._say(attachment, rfc24.sentinel())
             self._idle.setdefault(attachment.request.userid, {})[attachment.stream] = attachment
             self._poll_later()
 

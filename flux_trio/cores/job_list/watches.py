@@ -73,7 +73,7 @@ class _Watch(JobStream):
     attached: Matchtag = 0  # of the job-exec.attach, 0 without one
     has_begun: bool = False  # a piece of output that runs was sent
     lines: OutputLines = msgspec.field(default_factory=OutputLines)  # of output, for Flux's own
-    owes_sentinel: bool = False  # an empty object follows what is there already
+    owes_sentinel: bool = False  # an empty response follows what is there already
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
 
     @property
@@ -162,7 +162,9 @@ class Watches(Part):
 
     def _attach(self, watch: _Watch) -> None:
         """Follow the output of a job that runs: it is in the kvs only after the end."""
-        payload = exec_requests.ATTACH.write(exec_requests.Attach(watch.jobid))
+        payload = exec_requests.ATTACH.write(
+            exec_requests.Attach(watch.jobid, sentinel=watch.owes_sentinel or None)
+        )
         watch.attached = self._exchange.ask(
             topics.EXEC_ATTACH, payload, OutputAttached(watch.stream), int(Flag.STREAMING)
         )
@@ -178,6 +180,7 @@ class Watches(Part):
         if response.errnum == Errno.ENODATA:
             watch.attached = 0
             self._send_events(watch, watch.lines.end(self._exchange.now))
+            self._send_sentinel(watch)
             self._end(watch, end_of_stream(watch.request))
         elif response.errnum:
             watch.attached = 0
@@ -185,7 +188,11 @@ class Watches(Part):
                 self._end(watch, respond_error(watch.request, response.errnum, response.error_text))
             elif watch.is_last:
                 self._read(watch)
-        elif (piece := rfc24.piece_in(response)) is not None:
+        elif (piece := rfc24.piece_in(response)) is None:
+            pass
+        elif rfc24.is_sentinel(piece):
+            self._send_sentinel(watch)
+        else:
             now = self._exchange.now
             if not watch.has_begun:
                 watch.has_begun = True
@@ -196,6 +203,12 @@ class Watches(Part):
     def _send_events(self, watch: _Watch, events: Iterable[Event]) -> None:
         for event in events:
             self._send_line(watch, format_event(event))
+
+    def _send_sentinel(self, watch: _Watch) -> None:
+        """Send a response without a payload, if the reader waits for one after what is there."""
+        if watch.owes_sentinel:
+            watch.owes_sentinel = False
+            self._exchange.send(respond_stream(watch.request, None))
 
     def _send_line(self, watch: _Watch, line: str) -> None:
         payload = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
@@ -300,9 +313,8 @@ class Watches(Part):
                 self._send_line(watch, line)
             else:
                 self._send_events(watch, watch.lines.of_stored(event))
-        if watch.owes_sentinel and not (watch.asked or watch.has_line or watch.behind):
-            watch.owes_sentinel = False
-            self._exchange.send(respond_stream(watch.request, {}))
+        if not (watch.asked or watch.has_line or watch.behind):
+            self._send_sentinel(watch)
         if watch.asked or watch.has_line:  # without credit
             return
         if watch.behind:
