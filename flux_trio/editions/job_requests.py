@@ -234,6 +234,9 @@ class Stats(msgspec.Struct, frozen=True):
     housekeeping: Housekeeping
 
 
+CANCEL_TYPE: Final = "cancel"  # of the exception by which a user ends a job
+
+
 class JobException(msgspec.Struct, frozen=True):
     """The event job-exception; None if the exception has no `wait_status`."""
 

@@ -242,6 +242,16 @@ def test_time_limit_is_an_exception_and_a_signal() -> None:
     assert told(script.end(7, 14)) == [("finish", 14), RELEASE]
 
 
+def test_a_job_that_goes_on_past_its_time_limit_can_be_canceled() -> None:
+    """The exception of the time limit itself comes back, and means nothing new."""
+    script = ExecScript()
+    actions = script.started(7, jobspec(), resources(expiration=START_AT + 9))
+    script.fire(actions)
+    assert script(job_exception(7, "timeout")) == []
+    assert to_shell(script(job_exception(7))) == [Signal(7, 15)]
+    assert script(job_exception(7)) == []
+
+
 WARNED = {"system.shell.options.signal": {"signum": 12, "timeleft": "4s"}}
 
 

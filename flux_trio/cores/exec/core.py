@@ -444,6 +444,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         if job is None:
             self._attachments.job_is_over(payload.id)
         else:
+            if payload.type == job_requests.CANCEL_TYPE:
+                self._real.cancel_expired(job)
             self._runs.killed(job, payload.wait_status)
 
     # Shell host, output

@@ -58,6 +58,7 @@ class Job(msgspec.Struct, eq=False):
     killed: bool = False  # a fatal exception is known: launch nothing, end all that runs
     is_stuck: bool = False  # SIGKILL was sent long ago
     stopping: bool = False  # a signal was sent, SIGKILL follows
+    is_expired: bool = False  # that signal was for its time limit: a cancel may follow
     stepped: float = 0.0  # seconds that the wall clock was set by since the start request
     expiration: Time = 0.0  # seconds since the Unix epoch; 0.0 = no limit
     started_at: Time | None = None  # seconds since the Unix epoch

@@ -351,6 +351,7 @@ class RealJobs(Part):
         if job.phase is Phase.RUNNING:
             self._starts.exception(job, TIME_LIMIT_NOTE, "timeout")
             self.stop(job, SIGALRM)
+            job.is_expired = True
 
     def stop(self, job: Job, signum: int) -> None:
         """Send `signum`, and SIGKILL to processes that still run after the grace; only once."""
@@ -358,6 +359,12 @@ class RealJobs(Part):
             job.stopping = True
             self.signal(job, signum)
             self._set_timer(TimerKind.KILL, job, self._outbox.now + self._kill_grace_s)
+
+    def cancel_expired(self, job: Job) -> None:
+        """Send SIGTERM, once, to a job that goes on past its time limit: it is canceled."""
+        if job.phase is Phase.RUNNING and job.is_expired:
+            job.is_expired = False
+            self.signal(job, SIGTERM)
 
     def kill(self, job: Job) -> None:
         """Send SIGKILL: the grace is over."""
