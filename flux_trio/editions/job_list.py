@@ -70,7 +70,7 @@ class ListedJob(msgspec.Struct, frozen=True):
     urgency: int
     t_submit: float
     state: int
-    exception_occurred: bool
+    exception_occurred: bool | None  # absent of an active job without one, as in flux-core
     priority: int | None = None  # None until the first priority event
     t_depend: float | None = None
     t_priority: float | None = None

@@ -323,4 +323,4 @@ def test_a_job_that_asks_for_more_words_is_told_of_its_batches() -> None:
     script = taking(**{"input.batch-timeout": 1, "verbose": 2})
     done(script)
     (log,) = [e for e in parse_eventlog(script.kvs[job_key(7, "guest.output")]) if e.name == "log"]
-    assert log.context == {"level": 7, "message": "input batch timeout = 1.000s"}
+    assert log.context == {"level": 6, "message": "input batch timeout = 1.000s"}

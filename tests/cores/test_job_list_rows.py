@@ -181,7 +181,6 @@ def test_pending_job_is_listed_with_what_it_asks_for(listed: ListedJobs) -> None
         "nnodes": 2,
         "ncores": 4,
         "duration": 60.0,
-        "exception_occurred": False,
     }
 
 

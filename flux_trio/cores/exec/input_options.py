@@ -44,7 +44,10 @@ def input_rules(jobspec: Jobspec) -> InputRules:
 
 
 def input_remarks(verbose: object, rules: InputRules) -> list[rfc24.Message]:
-    """Return what a job that takes input is told of it, if its option `verbose` asks for that."""
+    """Return what a job that takes input is told of it, if its option `verbose` asks for that.
+
+    flux-core's programs show this level as DEBUG.
+    """
     if not isinstance(verbose, int) or verbose < 1:
         return []
-    return [rfc24.Message(int(Level.DEBUG), f"input batch timeout = {rules.batch_s:.3f}s")]
+    return [rfc24.Message(int(Level.INFO), f"input batch timeout = {rules.batch_s:.3f}s")]

@@ -73,7 +73,7 @@ def _whole_row(record: Record, facts: Facts) -> Row:
         priority=record.priority if record.was_posted(JobEvent.PRIORITY) else None,
         t_submit=record.t_submit,
         state=int(record.state),
-        exception_occurred=worst is not None,
+        exception_occurred=None if worst is None and result is None else worst is not None,
         t_depend=record.t_depend,
         t_priority=record.t_priority,
         t_sched=record.t_sched,
