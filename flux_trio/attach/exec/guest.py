@@ -113,7 +113,7 @@ class Contents(msgspec.Struct):
         if "complete" in self.names:
             return
         note = f"output is cut off: {self.dropped} bytes beyond the limit" if self.dropped else ""
-        self.output += log_ends(self._stamp(now), ntasks, note)
+        self.output += log_ends(self._stamp(now), ntasks, [note] if note else [])
         self._add(now, "shell-exit", {"rank": leader_rank, "wait_status": status})
         self._add(now, "complete", rfc21.write(rfc21.Finish(status)))
 

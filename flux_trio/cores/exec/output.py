@@ -69,7 +69,7 @@ def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:
     return [Event(now, rfc24.DATA, piece) for chunk in chunks for piece in data_pieces(chunk)]
 
 
-def log_ends(now: float, ntasks: int, lacks: Iterable[str]) -> list[Event]:
+def log_ends(now: float, ntasks: int, lacks: list[str]) -> list[Event]:
     """Return the last events of the log; `lacks` says which output is missing."""
     events = [Event(now, rfc24.LOG, rfc24.write(warning(each))) for each in lacks]
     ranks = str(Idset.of(range(ntasks)))
