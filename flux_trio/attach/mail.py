@@ -9,8 +9,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from flux_trio.attach import kvs
-from flux_trio.messages import Calls, Event, FluxError, Level, Payload, Request, Response
+from flux_trio.cores.kvs_calls import value_in
+from flux_trio.editions import flux_kvs, kvs
+from flux_trio.messages import Calls, Event, FluxError, Level, Payload, Request, Response, topics
 
 TAGS_AFTER: Final = 1 << 31
 """Matchtags up to it are of the handle, which may have calls of its own."""
@@ -41,10 +42,10 @@ class Reads(msgspec.Struct, eq=False):
         if self.values is None:
             return None
         try:
-            self.values[key] = kvs.text_in(response, key)
+            self.values[key] = value_in(response)
         except FluxError as error:
             self.values = None
-            return error
+            return FluxError(error.errnum, f"{key}: {error.text}")
         is_whole = len(self.values) == len(self.keys)
         return [self.values[each] for each in self.keys] if is_whole else None
 
@@ -70,6 +71,13 @@ class Mail(Generic[CallT]):
     def ask(self, topic: str, payload: Payload, call: CallT, flags: int = 0) -> None:
         """Send a request to the broker."""
         self.to_broker.append(Request(topic, payload, self.calls.open(call), flags))
+
+    def read_keys(self, reads: Reads) -> None:
+        """Ask the broker for the values of all keys of `reads`."""
+        for key in reads.keys:
+            look_up = flux_kvs.look_up(kvs.Lookup(key))
+            call: Any = OneValueRead(reads, key)  # every bridge has this one
+            self.ask(topics.KVS_LOOKUP, look_up, call)
 
     def answer_broker(self, response: Response | None) -> None:
         """Answer a request of the broker, if it wants a response."""

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from flux_trio.attach import kvs
 from flux_trio.attach.mail import Forwarded, Mail, OneValueRead, Passed, Reads, Sent
 from flux_trio.editions import kvs as our_kvs
 from flux_trio.messages import (
@@ -49,9 +48,7 @@ class SchedBridge:
         """Take a message of the core."""
         match message:
             case Request(topic=topics.STORE_OWN.lookup_all):
-                reads = Reads(message, our_kvs.LOOKUP_ALL.read(message).keys)
-                for key in reads.keys:
-                    self._mail.ask(*kvs.look_up(key), OneValueRead(reads, key))
+                self._mail.read_keys(Reads(message, our_kvs.LOOKUP_ALL.read(message).keys))
             case Request() if message.matchtag:
                 self._forward(message, message.payload)
             case _:

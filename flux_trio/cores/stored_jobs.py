@@ -158,6 +158,8 @@ def _not_an_eventlog(jobid: int, problem: str) -> FluxError:
 # --- output
 
 OUTPUT: Final = "guest.output"
+PIECE_CHARS: Final = 1 << 18
+"""Characters of a piece after which the next one begins, of output that grows."""
 
 
 def output_key(piece: int) -> str:

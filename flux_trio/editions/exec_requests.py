@@ -79,6 +79,12 @@ class Service(msgspec.Struct, frozen=True):
     service: str
 
 
+class Copy(msgspec.Struct, frozen=True):
+    """The <service>.copy request: store the output of a job in the kvs while the job runs."""
+
+    id: JobId
+
+
 class ShellInit(msgspec.Struct, frozen=True, rename="kebab"):
     """flux-core's `shell.init` in guest.exec.eventlog; `size` is the number of nodes.
 
@@ -127,6 +133,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 INPUT: Final = codec(Input)
 INPUT_TAKEN: Final = codec(InputTaken)
+COPY: Final = codec(Copy)
 ATTACH: Final = codec(Attach)
 EXPIRATION: Final = codec(Expiration)
 PLACE: Final = codec(ExecPlace)

@@ -133,12 +133,15 @@ class StoredNamespace(msgspec.Struct):
     """What the kvs knows of a namespace, as it is stored; `rootseq` counts its commits.
 
     `nbytes` are those that guests have written, keys among them; an unlink gives nothing back.
+    `piece` is the last one of a job's output, which has `chars` characters.
     """
 
     owner: int
     flags: int = 0
     rootseq: int = 0
     nbytes: int = 0
+    piece: int = 0
+    chars: int = 0
 
 
 class NamespaceListed(msgspec.Struct, frozen=True):
@@ -168,6 +171,12 @@ def value_of(payload: Any) -> str:
 def commit(asked: CommitValues) -> dict[str, Any]:
     """Return the kvs.commit request that writes values of the namespace `primary`."""
     return {"namespace": asked.namespace, "flags": 0, "ops": [_operation(op) for op in asked.ops]}
+
+
+def put_tree(key: str, dirent: JsonObject) -> dict[str, Any]:
+    """Return the kvs.commit request that puts a treeobj, such as a link, at a key of `primary`."""
+    op = {"key": key, "flags": 0, "dirent": dirent}
+    return {"namespace": PRIMARY, "flags": 0, "ops": [op]}
 
 
 def _operation(op: Sequence[str]) -> dict[str, Any]:

@@ -128,16 +128,6 @@ def bytes_of(context: Mapping[str, Any]) -> bytes:
         raise ValueError(f"data: expected base64: {error}") from None
 
 
-def input_in(context: Mapping[str, Any]) -> tuple[bytes, bool]:
-    """Data and end of file of standard input for all tasks. Raises ValueError for other input."""
-    if context.get("stream", "stdin") != "stdin" or context.get("rank", "all") != "all":
-        raise ValueError(
-            "expected stream stdin of rank all, got "
-            f"{context.get('stream')!r:.80} of rank {context.get('rank')!r:.80}"
-        )
-    return bytes_of(context), context.get("eof") is True
-
-
 def piece_in(message: Response) -> dict[str, Any] | None:
     """The context of a data event in a response with output; None if there is none."""
     payload = message.payload

@@ -60,6 +60,11 @@ def dirref(ref: str) -> dict[str, Any]:
     return {"ver": 1, "type": "dirref", "data": [ref]}
 
 
+def link(namespace: str) -> dict[str, Any]:
+    """Return the treeobj of a link to the root of a namespace."""
+    return {"ver": 1, "type": "symlink", "data": {"namespace": namespace, "target": "."}}
+
+
 def kind_of(found: Any) -> str:
     """Return the type of a treeobj; "" for what is none."""
     kind = found.get("type") if isinstance(found, dict) else None

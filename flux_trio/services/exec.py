@@ -14,6 +14,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.exec.guest import GuestSettings
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput, ToShell
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import FluidForm
@@ -39,7 +40,7 @@ async def run(
     id_form: FluidForm = "f58",
     service: str = topics.JOB_EXEC,
     edition: Edition = CLASSIC,
-    keeps_guests: bool = False,
+    guests: GuestSettings | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `service` until cancelled.
@@ -64,7 +65,7 @@ async def run(
         has_shell=directory is not None,
         service=service,
         edition=edition,
-        keeps_guests=keeps_guests,
+        guests=guests,
     ).turns
     async with trio.open_nursery() as nursery:
         if directory is None:

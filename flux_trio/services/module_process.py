@@ -29,6 +29,7 @@ from flux_trio.client import (
 )
 from flux_trio.clock import Clock
 from flux_trio.config import Config
+from flux_trio.cores.exec.guest import GuestSettings
 from flux_trio.cores.exec.tasks import PATH_VARIABLE, TMPDIR_VARIABLE, TOP
 from flux_trio.messages import FluxError
 from flux_trio.process.console import id_form, own_command
@@ -53,7 +54,7 @@ def execution(config: Config, statedir: Path | None, jobid_path: str = TOP) -> M
         directory=None if statedir is None else statedir / SHELL_DIRECTORY,
         config=config.exec,
         edition=config.edition_value,
-        keeps_guests=config.has_native_door,
+        guests=GuestSettings() if config.has_native_door else None,
         id_form=id_form(),
         environment=_of_tasks(config, statedir, jobid_path),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.exec.guest import PLACES
+from flux_trio.cores.exec.guest_contents import PLACES
 from flux_trio.formats import format_eventlog, job_key, parse_eventlog
 from flux_trio.shell.protocol import Attach, Signal
 from tests.support.asking import OWNER_USERID

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.exec.guest import PLACES
-from flux_trio.attach.exec.guest_namespaces import CREDIT
+from flux_trio.cores.exec.guest import COPY_CREDIT as CREDIT
+from flux_trio.cores.exec.guest_contents import PLACES
 from flux_trio.messages import Errno
 from flux_trio.shell.protocol import Attach, Signal, Start
 from tests.support.bridge_script import BridgeScript
@@ -104,7 +104,7 @@ def test_output_beyond_the_limit_is_left_out_and_the_log_says_so(script: BridgeS
     script.files[7, 0, "stdout"] = b"0123456789abc"
     script.ended()
     assert script.output()["stdout"] == "0123456789"
-    assert "output is cut off: 3 bytes beyond the limit" in script.text("output")
+    assert "stdout: 3 of 13 bytes truncated" in script.text("output")
     assert script.answers()[1] == ("finish", {"status": 0})
 
 
@@ -134,7 +134,7 @@ def test_next_program_tells_an_end_that_was_stored_and_not_told(running: BridgeS
     assert following.events() == ENDED
 
 
-@pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit"])
+@pytest.mark.parametrize("topic", ["kvs.getroot", "kvs.commit"])
 def test_next_program_moves_a_namespace_that_was_not_moved_to_its_end(topic: str) -> None:
     """The first one was killed when it had asked this, after the last event of the namespace."""
     script = BridgeScript()
@@ -194,13 +194,13 @@ def test_job_without_a_namespace_fails_and_is_released(topic: str) -> None:
     assert script.shell == []
     (kind, raised), released = script.answers()
     assert (kind, raised["severity"], raised["type"]) == ("exception", 0, "exec")
-    assert raised["note"].startswith("cannot read R: no guest namespace: ")
+    assert raised["note"].startswith("no guest namespace: ")
     assert raised["note"].endswith("not for you")
     assert released == RELEASED
     assert script.logs[0].startswith("job ƒ8: ")
 
 
-@pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit", "kvs.namespace-remove"])
+@pytest.mark.parametrize("topic", ["kvs.getroot", "kvs.commit", "kvs.namespace-remove"])
 def test_namespace_that_cannot_be_moved_does_not_keep_the_resources(topic: str) -> None:
     script = BridgeScript()
     script.start()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.exec import guest_namespaces
+from flux_trio.cores.exec import guest
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellLost
 from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import Request, Response
@@ -240,8 +240,8 @@ class World:
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window and a number of streams that are soon used up."""
-    monkeypatch.setattr(guest_namespaces, "CREDIT", CREDIT)
-    monkeypatch.setattr(guest_namespaces, "STREAMS_MAX", 2)
+    monkeypatch.setattr(guest, "COPY_CREDIT", CREDIT)
+    monkeypatch.setattr(guest, "COPIES_MAX", 2)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import trio
 
-from flux_trio.attach import kvs, sched
+from flux_trio.attach import sched
 from flux_trio.attach.handle import open_flux
 from flux_trio.broker import ServiceExit
-from flux_trio.formats import job_key
+from flux_trio.formats import job_key, treeobj
 from flux_trio.messages import Errno, FluxError, Request, Response, topics
 from flux_trio.process.groups import unwrapping
 from flux_trio.transports import EndOfConnection
@@ -33,7 +33,7 @@ ANSWERS: dict[str, Any] = {
     "resource.acquire": [{"resources": R, "up": "0-1"}],
     "job-manager.sched-hello": [],  # it is answered by hand
     "job-manager.sched-ready": {"count": 0},
-    "kvs.lookup": {"val": kvs.treeobj(json.dumps(HELD))},
+    "kvs.lookup": {"val": treeobj.val(json.dumps(HELD))},
     "kvs.commit": {"rootref": "sha1-0", "rootseq": 1},
 }
 

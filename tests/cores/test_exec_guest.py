@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.exec.guest import job_of_shell, with_input
-from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_MAX
+from flux_trio.cores.exec.guest import GuestSettings, job_of_shell, with_input
+from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_BYTES_MAX
 from flux_trio.cores.exec.vocabulary import ShellLost
 from flux_trio.cores.turns import SetTimer
 from flux_trio.editions import CURRENT
@@ -43,7 +43,7 @@ def names(actions: list[Any]) -> list[tuple[str, Any]]:
 
 def running(command: str = "cat") -> ExecScript:
     """Job 7 runs, on two ranks."""
-    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
     script.start(7, jobspec(command, ntasks=2), resources({1: 1, 3: 1}))
     script(Started(7))
     return script
@@ -59,9 +59,9 @@ def data(text: str = "", **more: Any) -> dict[str, Any]:
 
 
 def test_the_first_events_are_there_before_the_start_is_told() -> None:
-    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
     script.start(7, jobspec("cat", ntasks=2), resources({1: 1, 3: 1}))
-    assert events(script) == []
+    assert events(script) == ["init", "starting"]
     told = script(Started(7))
     assert events(script) == ["init", "starting", "shell.init", "shell.start"]
     init, start = parse_eventlog(script.kvs[LOG])[2:]
@@ -82,12 +82,12 @@ def test_the_last_events_come_with_the_end_and_the_name_is_given_back() -> None:
 
 def test_a_service_that_finds_the_job_again_adds_to_its_log() -> None:
     before = running()
-    script = ExecScript(edition=CURRENT, keeps_guests=True, kvs=before.kvs)
+    script = ExecScript(edition=CURRENT, guests=GuestSettings(), kvs=before.kvs)
     r = resources({1: 1, 3: 1})
     script.put_resources(7, r)
     actions = script(start_request(7, jobspec("cat", ntasks=2), reattach=True, r=r))
     assert to_shell(actions) == [Attach(7)]
-    script(Started(7))
+    files_read(script, script(Started(7)), {})
     assert events(script)[3:] == ["shell.start", "reattach"]
     done(script)
     assert events(script)[4:] == ["reattach", "shell-exit", "complete", "done"]
@@ -96,10 +96,10 @@ def test_a_service_that_finds_the_job_again_adds_to_its_log() -> None:
 def test_a_job_that_is_started_once_more_has_each_event_once() -> None:
     """The shell host takes a start once, and so does the log."""
     before = running()
-    script = ExecScript(edition=CURRENT, keeps_guests=True, kvs=before.kvs)
+    script = ExecScript(edition=CURRENT, guests=GuestSettings(), kvs=before.kvs)
     script.start(7, jobspec("cat", ntasks=2), resources({1: 1, 3: 1}))
     script(Started(7))
-    assert events(script) == ["init", "starting", "shell.init", "shell.start"]
+    assert events(script) == ["init", "starting", "shell.init", "shell.start", "reattach"]
 
 
 def test_without_a_native_door_the_log_comes_at_the_end() -> None:
@@ -111,7 +111,9 @@ def test_without_a_native_door_the_log_comes_at_the_end() -> None:
 
 
 def test_tasks_read_what_commands_send_unless_the_jobspec_says_otherwise() -> None:
-    (start,) = to_shell(ExecScript(edition=CURRENT, keeps_guests=True).start(7, jobspec("cat")))
+    (start,) = to_shell(
+        ExecScript(edition=CURRENT, guests=GuestSettings()).start(7, jobspec("cat"))
+    )
     assert isinstance(start, Start)
     assert start.input
     spec = with_input(jobspec("cat"))
@@ -156,10 +158,13 @@ def test_a_long_write_goes_in_pieces_and_is_answered_after_the_last() -> None:
 
 
 def test_writes_that_wait_are_bounded() -> None:
-    script = running()
-    for _ in range(WAITING_MAX + 1):
-        assert all(not hasattr(each, "errnum") for each in script(asked(STDIN, data("a"))))
-    (refused,) = script(asked(STDIN, data("a")))
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
+    limit = {"system.shell.options.input.limit": "32M"}
+    script.started(7, jobspec("cat", attributes=limit))
+    for _ in range(4):
+        piece = data("x" * (WAITING_BYTES_MAX // 4))
+        assert all(not hasattr(each, "errnum") for each in script(asked(STDIN, piece)))
+    (refused,) = script(asked(STDIN, data("a" * INPUT_BYTES_MAX)))
     assert refused.errnum == Errno.EAGAIN
 
 
@@ -222,7 +227,7 @@ INPUT_LOG = job_key(7, "guest.input")
 
 def taking(**options: Any) -> ExecScript:
     """Job 7 runs on two ranks, with these options of its input, or `verbose`."""
-    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
     attributes = {f"system.shell.options.{key}": value for key, value in options.items()}
     script.start(7, jobspec("cat", ntasks=2, attributes=attributes), resources({1: 1, 3: 1}))
     script(Started(7))
@@ -313,7 +318,7 @@ def test_a_job_that_gets_too_much_fails_and_the_sender_sees_that_only() -> None:
     ],
 )
 def test_options_of_input_that_cannot_be_fail_the_job(options: dict[str, Any], text: str) -> None:
-    script = ExecScript(edition=CURRENT, keeps_guests=True)
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
     attributes = {f"system.shell.options.{key}": value for key, value in options.items()}
     raised, _ = script.start(7, jobspec("cat", attributes=attributes))
     assert text in raised.payload["data"]["note"]

@@ -8,10 +8,11 @@ from collections import deque
 from typing import Any
 
 from flux_trio.attach.exec.bridge import Bridge, Instance
-from flux_trio.attach.exec.run import NO_COPY, SERVICE
+from flux_trio.attach.exec.run import OUTPUT_BYTES, SERVICE
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.calls import POLL
 from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.exec.guest import GuestSettings
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput, ShellConnected, ToShell
 from flux_trio.cores.turns import Exit, Log, TimerFired
 from flux_trio.editions import CURRENT
@@ -28,7 +29,7 @@ NOW = 110.0
 MANAGER = ("broker", "job-manager")
 START = f"{SERVICE}.start"
 KNOWN = {"kvs.lookup", "kvs.commit", "kvs.namespace-create", "kvs.namespace-remove"}
-KNOWN |= {"kvs.namespace-list"}
+KNOWN |= {"kvs.namespace-list", "kvs.getroot"}
 INSTANCE = Instance(OWNER_USERID, 0, "sha1-empty", "/", "f58")
 
 
@@ -64,8 +65,11 @@ class BridgeScript:
         return script
 
     def _begin(self, kvs: FluxKvs | None) -> None:
-        config = ExecConfig(output_limit=NO_COPY)
-        self.core = ExecCore(config, has_shell=True, service=SERVICE, edition=CURRENT)
+        config = ExecConfig(output_limit=str(OUTPUT_BYTES))
+        guests = GuestSettings(INSTANCE.empty_root, copies_at_once=True, leader=INSTANCE.rank)
+        self.core = ExecCore(
+            config, has_shell=True, service=SERVICE, edition=CURRENT, guests=guests
+        )
         self.kvs = kvs or FluxKvs()
         self.files: dict[tuple[int, int, str], bytes] = {}
         self.told: list[Response] = []

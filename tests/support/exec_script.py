@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.exec.guest import GuestSettings
 from flux_trio.cores.exec.vocabulary import (
     Chunk,
     OutputRead,
@@ -24,6 +26,7 @@ from flux_trio.shell.protocol import Done, Started
 from flux_trio.trace.kvs import operations_of
 from tests.support.asking import OWNER_USERID, asked, gone
 
+OF_JOB = re.compile("job-([0-9]+)")
 HELLO_AT = 100.0  # seconds since the Unix epoch: when the script's hello is accepted
 START_AT = 110.0  # when its turns are, unless they say otherwise
 MANAGER = "job-manager"
@@ -66,15 +69,11 @@ class ExecScript:
         down: dict[str, str] | None = None,
         output_limit: str = "1G",
         edition: Edition = CLASSIC,
-        keeps_guests: bool = False,
+        guests: GuestSettings | None = None,
     ) -> None:
         config = ExecConfig(simulate=simulate, output_limit=output_limit)
         self.core = ExecCore(
-            config,
-            environment=environment,
-            has_shell=has_shell,
-            edition=edition,
-            keeps_guests=keeps_guests,
+            config, environment=environment, has_shell=has_shell, edition=edition, guests=guests
         )
         self.kvs = {} if kvs is None else kvs
         self.down = {} if down is None else down
@@ -159,8 +158,12 @@ class ExecScript:
         payload: dict[str, Any] | str = {}
         if request.topic in self.errors:
             errnum, payload = self.errors[request.topic]
+        elif request.topic.startswith(("kvs.namespace-", "kvs.getroot")):
+            errnum, payload = self._namespace(request.topic, request.payload["namespace"])
         elif request.topic == "kvs.lookup":
             key = request.payload["key"]
+            if match := OF_JOB.fullmatch(request.payload.get("namespace", "")):
+                key = job_key(int(match[1]), f"guest.{key}")
             self.lookups.append(key)
             if key in self.refused_keys:
                 self.refused_keys.discard(key)
@@ -169,6 +172,8 @@ class ExecScript:
                 value = self.kvs[key]
                 is_flux = "flags" in request.payload
                 payload = {"val": treeobj.val(value)} if is_flux else {"value": value}
+            elif any(each.startswith(f"{key}.") for each in self.kvs):
+                errnum, payload = Errno.EISDIR, f"{key}: is a directory"
             else:
                 errnum, payload = Errno.ENOENT, f"{key}: not found"
         elif request.topic in topics.LOOKUPS:
@@ -187,6 +192,20 @@ class ExecScript:
             else:
                 self._commit(ops)
         return Response(request.topic, payload, errnum, request.matchtag)
+
+    def _namespace(self, topic: str, name: str) -> tuple[int, Any]:
+        """What the kvs of this project says: a job's namespace is a view of its key `guest`."""
+        known = f"kvs-namespace.{name}"
+        if topic == "kvs.getroot":
+            root = {"owner": OWNER_USERID, "rootseq": 1, "rootref": "sha1-x", "flags": 0}
+            return 0, {**root, "namespace": name}
+        if topic == "kvs.namespace-remove":
+            self.kvs.pop(known)
+        elif known in self.kvs:
+            return Errno.EEXIST, ""
+        else:
+            self.kvs[known] = "{}"
+        return 0, {}
 
     def _commit(self, ops: list[list[str]]) -> None:
         self.commits.append(ops)

@@ -44,10 +44,6 @@ class FluxKvs:
 
     def _lookup(self, key: str, namespace: str, flags: int) -> Any:
         space = self._space(namespace)
-        if key == ".":
-            blobref = f"sha1-{len(self.roots)}"
-            self.roots[blobref] = dict(space)
-            return _val("dirref", [blobref])
         if key in self.links and flags & TREEOBJ:
             return _val("symlink", {"namespace": self.links[key], "target": "."})
         if any(each.startswith(f"{key}.") for each in space):
@@ -60,6 +56,18 @@ class FluxKvs:
         if key not in space:
             raise _Error(int(Errno.ENOENT), None)
         return _val("val", base64.b64encode(space[key].encode()).decode())
+
+    def _getroot(self, namespace: str) -> Any:
+        blobref = f"sha1-{len(self.roots)}"
+        self.roots[blobref] = dict(self._space(namespace))
+        owner = self.owners[namespace]
+        return {
+            "owner": owner,
+            "rootseq": len(self.roots),
+            "rootref": blobref,
+            "flags": 0,
+            "namespace": namespace,
+        }
 
     def _commit(self, namespace: str, flags: int, ops: list[Any]) -> Any:
         assert not flags

@@ -1,11 +1,12 @@
 """The bridge between our execution service and flux-core's broker: which message goes where. Pure.
 
-RFC 32 passes as it is. These are in other shapes on the two sides:
+RFC 32 passes as it is, and so do a job's guest namespace and its standard input. These are in other
+shapes on the two sides:
 
-- kvs: treeobjs and namespaces there, texts here; the environment is in J there (`jobspecs`).
-- What a job leaves is in its guest namespace there (`guests`); here it is a commit at its end.
+- The environment is in J there, the signed jobspec; here it is in the jobspec.
+- A lookup reads one key there, and as many as are asked for here.
+- Services are named by service.add there, by broker.register here.
 - Signals come as the event shell-<id>.kill there, as <service>.kill here.
-- Standard input comes to the service of a job's shell there, to <service>.input here (`inputs`).
 - The journal has one job in a response there, entries of many jobs here.
 
 What flux-core does not have is answered here: whether another service runs jobs, why jobs wait, and
@@ -19,28 +20,30 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.attach.exec.guest_namespaces import GuestNamespaces
-from flux_trio.attach.exec.inputs import Inputs
-from flux_trio.attach.exec.jobspecs import left_out_of
+from flux_trio.attach.exec.jobspecs import jobspec_in, left_out_of
 from flux_trio.attach.exec.journal import Journal
 from flux_trio.attach.exec.leftovers import Leftovers
-from flux_trio.attach.exec.lookups import Lookups
 from flux_trio.attach.exec.mail import (
-    GUEST,
+    LEFTOVERS,
     Acknowledged,
     ExecMail,
-    InputOf,
-    NamespaceCall,
+    Leftover,
     NamespacesListed,
-    OutputOf,
-    ValueRead,
+    SpecRead,
 )
-from flux_trio.attach.mail import Forwarded, OneValueRead, Passed, Sent
+from flux_trio.attach.mail import Forwarded, OneValueRead, Passed, Reads, Sent
 from flux_trio.cores.exec.calls import StoredKey
-from flux_trio.cores.exec.guest import with_input
-from flux_trio.editions import CURRENT, rfc21, rfc32
+from flux_trio.cores.kvs_calls import value_in
+from flux_trio.editions import CURRENT, flux_kvs, rfc21, rfc32
 from flux_trio.editions import kvs as our_kvs
-from flux_trio.formats import FluidForm, job_directory_of, parse_fluid
+from flux_trio.formats import (
+    FluidForm,
+    FormatError,
+    format_fluid,
+    job_directory_of,
+    job_key,
+    parse_fluid,
+)
 from flux_trio.messages import (
     ROLE_OWNER,
     Control,
@@ -53,14 +56,11 @@ from flux_trio.messages import (
     Response,
     expect_payload,
     respond,
-    respond_error,
-    service_of,
     topics,
 )
 
 SHELL_EVENTS: Final = "shell-"
-_SHELL_MARK: Final = "-shell-"
-_LAST: Final = (rfc32.StartType.FINISH, rfc32.StartType.RELEASE)
+_NAMES: Final = {topics.BROKER_REGISTER: "service.add", topics.BROKER_UNREGISTER: "service.remove"}
 
 
 class Instance(NamedTuple):
@@ -88,22 +88,18 @@ class Bridge:
         self._on_ready = on_ready
         self._instance = instance
         self._mail = mail = ExecMail(instance.owner)
-        self._guests = guests = GuestNamespaces(mail, service, instance.empty_root, instance.rank)
         self._start = f"{service}.{topics.START_METHOD}"
-        self._leftovers = Leftovers(mail, guests, self._start)
-        self._lookups = Lookups(
-            mail, guests, self._leftovers, instance.jobid_path, instance.id_form
-        )
-        self._inputs = Inputs(mail, service)
         self._journal = Journal(mail)
+        self._leftovers = Leftovers(mail, self._journal, self._start)
         self._from_core = {
-            topics.KVS_LOOKUP: self._lookups.look_up,
-            topics.STORE_OWN.lookup_all: self._lookups.look_up_all,
-            topics.STORE_OWN.commit: self._commit,
+            topics.KVS_LOOKUP: self._look_up,
+            topics.STORE_OWN.lookup_all: self._look_up_all,
             topics.EXEC_SERVICE: self._is_unknown,
-            topics.RESOURCE_STATUS: self._answer_empty,
+            topics.RESOURCE_STATUS: self._mail.answer_core,
             topics.JOB_HINDRANCE: self._drop,
             topics.JOB_JOURNAL: self._follow,
+            topics.BROKER_REGISTER: self._name,
+            topics.BROKER_UNREGISTER: self._name,
         }
 
     def from_core(self, now: float, message: Passed) -> Sent:
@@ -116,33 +112,25 @@ class Bridge:
                 self._core_answers(message)
             case Event():
                 self._mail.to_broker.append(message)
-        self._guests.settle()
         return self._mail.pop_sent()
 
     def from_broker(self, now: float, message: Message) -> Sent:
         """Take a message of the broker."""
         self._mail.now = now
         match message:
+            case Request() if message.topic == self._start:
+                self._start_asked(message)
             case Request():
-                self._broker_asks(message)
+                self._mail.to_core.append(message)
             case Response():
                 self._broker_answers(message)
             case Event():
                 self._event(message)
             case Control():
                 pass
-        self._guests.settle()
         return self._mail.pop_sent()
 
     # The broker asks
-
-    def _broker_asks(self, request: Request) -> None:
-        if request.topic == self._start:
-            self._start_asked(request)
-        elif _SHELL_MARK in service_of(request.topic):
-            self._shell_asked(request)
-        else:
-            self._mail.to_core.append(request)
 
     def _start_asked(self, request: Request) -> None:
         try:
@@ -153,11 +141,7 @@ class Bridge:
             if text := left_out_of(start.jobspec):
                 self._refuse_start(request, start, text)
                 return
-            self._guests.open(start)
             self._journal.asked(start.id)
-            assert isinstance(request.payload, dict)
-            payload = request.payload | {"jobspec": with_input(start.jobspec)}
-            request = msgspec.structs.replace(request, payload=payload)
         self._mail.to_core.append(request)
 
     def _refuse_start(self, request: Request, start: rfc32.Start, text: str) -> None:
@@ -167,15 +151,6 @@ class Bridge:
         for report in (raised, rfc32.Released(ranks, final=True)):
             answer = CURRENT.start_answer.write(rfc32.StartAnswer(start.id, report))
             self._mail.answer_broker(respond(request, answer))
-
-    def _shell_asked(self, request: Request) -> None:
-        service, _, method = request.topic.partition(".")
-        if method == "stdin":
-            jobid = parse_fluid(service.rpartition("-")[2])
-            self._inputs.write(request, self._guests.get(jobid))
-        else:
-            text = f"no method {method} in {service}"
-            self._mail.answer_broker(respond_error(request, Errno.ENOSYS, text))
 
     def _event(self, event: Event) -> None:
         word, _, method = event.topic.removeprefix(SHELL_EVENTS).partition(".")
@@ -198,74 +173,51 @@ class Bridge:
         else:
             self._mail.to_broker.append(request)
 
+    def _look_up(self, request: Request) -> None:
+        """Ask for a key; for a jobspec, which has no environment there, ask for J."""
+        asked = flux_kvs.LOOKUP.read(request)
+        directory = job_directory_of(asked.key)
+        if directory is None or asked.key != f"{directory}.{StoredKey.JOBSPEC.value}":
+            self._forward(request)
+            return
+        jobid = parse_fluid(directory)
+        look_up = flux_kvs.look_up(our_kvs.Lookup(job_key(jobid, "J")))
+        self._mail.ask(topics.KVS_LOOKUP, look_up, SpecRead(request, jobid))
+
+    def _look_up_all(self, request: Request) -> None:
+        self._mail.read_keys(Reads(request, our_kvs.LOOKUP_ALL.read(request).keys))
+
     def _follow(self, request: Request) -> None:
         self._forward(self._journal.widened(request))
 
     def _is_unknown(self, request: Request) -> None:
         self._mail.answer_core(request, None, Errno.ENOSYS)
 
-    def _answer_empty(self, request: Request) -> None:
-        self._mail.answer_core(request)
-
     def _drop(self, request: Request) -> None:
         """Do nothing: flux-core has no use for it."""
 
-    def _commit(self, request: Request) -> None:
-        """Take what is stored of a job that is over: its namespace has all of it but the status."""
-        ops: Any = our_kvs.COMMIT.read(request).ops
-        for _, key, *text in ops:
-            directory = job_directory_of(key) or ""
-            if key == f"{directory}.{StoredKey.EXEC_LOG.value}":
-                guest = self._guests.get(parse_fluid(directory))
-                if guest is not None:
-                    self._guests.end(guest, request, text[0])
-                    return
-        self._mail.answer_core(request)
+    def _name(self, request: Request) -> None:
+        payload: Any = request.payload
+        self._mail.ask(_NAMES[request.topic], payload, Acknowledged(payload["service"]))
 
     # The core answers
 
     def _core_answers(self, response: Response) -> None:
-        if response.topic == self._start:
-            self._answers_start(response)
-        elif response.routes == (GUEST,):
-            self._answers_bridge(response)
-        else:
+        if response.routes != (LEFTOVERS,):
             self._mail.to_broker.append(response)
-
-    def _answers_bridge(self, response: Response) -> None:
-        match self._mail.core_calls.match(response):
-            case OutputOf(jobid):
-                self._guests.piece_came(jobid, response)
-            case InputOf(jobid):
-                self._inputs.answered(self._guests.get(jobid), response)
-
-    def _answers_start(self, response: Response) -> None:
-        payload: Any = response.payload
-        guest = self._guests.get(payload["id"])
-        kind = payload["type"]
-        if guest is not None and kind in _LAST:
-            guest.last.append(response)
-            if kind == rfc32.StartType.RELEASE:
-                self._guests.release(guest)
-            return
-        if guest is not None and kind != rfc32.StartType.EXCEPTION:
-            self._guests.began(guest)
-        if response.routes != (GUEST,):
-            self._mail.to_broker.append(response)
+        elif response.topic == self._start:
+            self._leftovers.told(response)
 
     # The broker answers
 
     def _broker_answers(self, response: Response) -> None:
         match self._mail.calls.match(response):
-            case NamespaceCall() as call:
-                for held in self._guests.answered(call, response):
-                    self._lookups.look_up(held)
             case Forwarded(request):
                 self._pass_answer(request, response)
-            case ValueRead() as call:
-                self._lookups.value_read(call, response)
-            case OneValueRead() as call:
-                self._lookups.one_value_read(call, response)
+            case SpecRead(request, jobid):
+                self._spec_read(request, jobid, response)
+            case OneValueRead(reads, key):
+                self._one_value_read(reads, key, response)
             case NamespacesListed():
                 self._leftovers.listed(response)
             case Acknowledged(what) if what and response.errnum:
@@ -288,6 +240,38 @@ class Bridge:
         if request.topic == topics.EXEC_HELLO and not errnum:
             self._leftovers.seek()
             self._on_ready()
+
+    def _spec_read(self, request: Request, jobid: int, response: Response) -> None:
+        """Answer with the jobspec in J, and with what says to tasks where they are in flux-core."""
+        path = self._instance.jobid_path.rstrip("/")
+        more = {
+            "FLUX_JOB_ID_PATH": f"{path}/{format_fluid(jobid, self._instance.id_form)}",
+            "FLUX_KVS_NAMESPACE": f"job-{jobid}",
+        }
+        key = job_key(jobid, "J")
+        try:
+            j = value_in(response)
+            if j is None:
+                raise FluxError(Errno.ENOENT, f"{key}: no such key")
+            value = our_kvs.VALUE.write(our_kvs.Value(jobspec_in(j, more)))
+        except FluxError as error:
+            self._mail.answer_core(request, error.text, error.errnum)
+        except FormatError as error:
+            self._mail.answer_core(request, f"{key}: {error}", Errno.EPROTO)
+        else:
+            self._mail.answer_core(request, value)
+
+    def _one_value_read(self, reads: Reads, key: str, response: Response) -> None:
+        """Pass on all values when they are read, or the first error."""
+        match reads.to, reads.take(key, response):
+            case Request() as request, FluxError() as error:
+                self._mail.answer_core(request, error.text, error.errnum)
+            case Request() as request, list() as values:
+                self._mail.answer_core(request, our_kvs.VALUES.write(our_kvs.Values(values)))
+            case Leftover(jobid), FluxError() as error:
+                self._mail.log(Level.ERR, f"job {jobid}, which is over: {error.text}")
+            case Leftover(jobid), list() as values:
+                self._leftovers.read(jobid, values)
 
 
 _REFUSALS: Final[Mapping[int, str]] = {

@@ -39,6 +39,9 @@ class Journal:
         """Note that flux-core asks for a job here."""
         self._asked.add(jobid)
 
+    def is_asked(self, jobid: int) -> bool:
+        return jobid in self._asked
+
     def widened(self, request: Request) -> Request:
         """Return the core's request for the journal, with the events that are wanted here."""
         self._is_live = False

@@ -13,62 +13,56 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
-
-from flux_trio.attach.exec.guest import EXEC_LOG, PLACES
-from flux_trio.attach.exec.guest_namespaces import GuestNamespaces
+from flux_trio.attach.exec.journal import Journal
 from flux_trio.attach.exec.mail import Acknowledged, ExecMail, Leftover, NamespacesListed
-from flux_trio.attach.kvs import NAMESPACE_LIST, look_up, remove
-from flux_trio.attach.mail import OneValueRead, Reads
+from flux_trio.attach.mail import Reads
+from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES
+from flux_trio.cores.exec.job import namespace_of
 from flux_trio.cores.stored_jobs import fold_eventlog
-from flux_trio.editions import CURRENT, rfc32
+from flux_trio.editions import CURRENT, flux_kvs, rfc32
 from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_jobspec, parse_r
-from flux_trio.messages import FluxError, Level, Response, expect_payload
+from flux_trio.messages import FluxError, Level, Response, topics
 from flux_trio.protocols import Job, JobState
 
 _NAMESPACE: Final = re.compile("job-([0-9]{1,20})", re.ASCII)
 
 
-class _Namespace(msgspec.Struct):
-    namespace: str
-
-
-class _Namespaces(msgspec.Struct):
-    namespaces: list[_Namespace]
+SEVERITY_DEBUG: Final = 7
+WOKEN: Final = "its processes have ended while no execution service was asked for it"
 
 
 class Leftovers:
     """`start` is the topic of start requests."""
 
-    def __init__(self, mail: ExecMail, guests: GuestNamespaces, start: str) -> None:
+    def __init__(self, mail: ExecMail, journal: Journal, start: str) -> None:
         self._mail = mail
-        self._guests = guests
+        self._journal = journal
         self._start = start
+        self._waiting: set[int] = set()  # jobs in CLEANUP, whose end the core is to report
 
     def seek(self) -> None:
         """Look for the namespaces that an earlier program has left."""
-        self._mail.ask(NAMESPACE_LIST, None, NamespacesListed())
+        self._mail.ask(topics.KVS_NAMESPACE_LIST, None, NamespacesListed())
 
     def listed(self, response: Response) -> None:
         """Read what there is of the jobs with a namespace that nobody has asked for."""
         try:
             if response.errnum:
                 raise FluxError(response.errnum, response.error_text)
-            found = expect_payload(response, _Namespaces).namespaces
+            found = flux_kvs.NAMESPACE_LIST.read(response).namespaces
         except FluxError as error:
-            self._mail.log(Level.ERR, f"{NAMESPACE_LIST}: {error.text}")
+            self._mail.log(Level.ERR, f"{topics.KVS_NAMESPACE_LIST}: {error.text}")
             return
         for each in found:
             match = _NAMESPACE.fullmatch(each.namespace)
-            if match and self._guests.get(jobid := int(match[1])) is None:
+            if match and not self._journal.is_asked(jobid := int(match[1])):
                 names = (EVENTLOG, "jobspec", "R", f"guest.{EXEC_LOG}", f"guest.{PLACES}")
-                reads = Reads(Leftover(jobid), [job_key(jobid, name) for name in names])
-                for key in reads.keys:
-                    self._mail.ask(*look_up(key), OneValueRead(reads, key))
+                keys = [job_key(jobid, name) for name in names]
+                self._mail.read_keys(Reads(Leftover(jobid), keys))
 
     def read(self, jobid: int, values: list[str | None]) -> None:
         """End what is left of a job, if it is over for flux-core and its namespace is ours."""
-        if self._guests.get(jobid) is not None:
+        if self._journal.is_asked(jobid):
             return
         try:
             self._look_at(jobid, *values)
@@ -93,11 +87,24 @@ class Leftovers:
         names = {event.name for event in parse_eventlog(exec_log or "")}
         if job.released or (exec_log is None and places is None):
             # Its end is told, or its namespace was not linked yet: there is nothing else of it.
-            self._mail.ask(*remove(f"job-{jobid}"), Acknowledged(""))
+            gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(jobid)))
+            self._mail.ask(topics.KVS_NAMESPACE_REMOVE, gone, Acknowledged(""))
             if waits:
-                self._guests.wake(jobid)
+                self._wake(jobid)
         elif places is not None or "done" in names:
             spec = parse_jobspec(jobspec.encode()).to_json()
             start = rfc32.Start(jobid, job.userid, spec, reattach=True, R=parse_r(r))
-            self._guests.open(start, wake=waits)
-            self._mail.request_core(self._start, CURRENT.start.write(start))
+            self._waiting |= {jobid} if waits else set()
+            self._mail.tell_core(self._start, CURRENT.start.write(start), flags=0)
+
+    def told(self, response: Response) -> None:
+        """Take what the core tells of such a job; its end lets flux-core go on with the job."""
+        answer = CURRENT.start_answer.read(response)
+        if isinstance(answer.report, rfc32.Released) and answer.id in self._waiting:
+            self._waiting.discard(answer.id)
+            self._wake(answer.id)
+
+    def _wake(self, jobid: int) -> None:
+        """Raise an exception that changes nothing, so that flux-core looks at a job again."""
+        raised = {"id": jobid, "severity": SEVERITY_DEBUG, "type": "exec", "note": WOKEN}
+        self._mail.ask(topics.JOB_RAISE, raised, Acknowledged(""))

@@ -14,18 +14,18 @@ import trio
 from flux_trio.attach.bridged import BridgedHandle
 from flux_trio.attach.exec.bridge import SHELL_EVENTS, Bridge, Instance
 from flux_trio.attach.handle import URI_VARIABLE, FluxHandle
-from flux_trio.attach.kvs import empty_root
 from flux_trio.broker import ServiceExit
 from flux_trio.config import ExecConfig
+from flux_trio.cores.exec.guest import GuestSettings
 from flux_trio.editions import CURRENT
-from flux_trio.formats import FormatError, parse_duration
+from flux_trio.formats import FormatError, parse_duration, treeobj
 from flux_trio.messages import Errno, FluxError, topics
 from flux_trio.process.console import id_form
 from flux_trio.services import exec as exec_service
 
 SERVICE: Final = "flux-trio-exec"
 DIRECTORY: Final = "flux-trio-exec"  # in the broker's state directory
-NO_COPY: Final = 0  # bytes of output that the core stores: the namespaces have all of it
+OUTPUT_BYTES: Final = 1 << 30  # of one job, unless its jobspec says otherwise; as flux-core's shell
 
 
 class _Exec(msgspec.Struct, frozen=True, rename="kebab"):
@@ -70,6 +70,7 @@ async def run(
         id_form=instance.id_form,
         service=SERVICE,
         edition=CURRENT,
+        guests=GuestSettings(instance.empty_root, copies_at_once=True, leader=instance.rank),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(handle.carry)
@@ -86,7 +87,7 @@ async def _ask_config(flux: FluxHandle) -> ExecConfig:
     except FormatError as error:
         text = f"{topics.CONFIG_GET}: {error.at('exec.kill-timeout')}"
         raise FluxError(Errno.EPROTO, text) from None
-    return ExecConfig(kill_timeout=str(grace), output_limit=NO_COPY)
+    return ExecConfig(kill_timeout=str(grace), output_limit=str(OUTPUT_BYTES))
 
 
 async def _ask_instance(flux: FluxHandle) -> Instance:
@@ -97,7 +98,7 @@ async def _ask_instance(flux: FluxHandle) -> Instance:
     if owner != str(os.getuid()):
         raise ServiceExit(f"expected to run as the instance's owner {owner}, got {os.getuid()}")
     try:
-        root = empty_root(await _attribute(flux, "content.hash"))
+        root = treeobj.empty_root(await _attribute(flux, "content.hash"))
     except ValueError as error:
         raise ServiceExit(str(error)) from None
     path = await _attribute(flux, "jobid-path")

@@ -46,6 +46,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     respond_stream,
+    topics,
 )
 from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobState
@@ -65,6 +66,7 @@ class Attachments(Part):
     _of_user: Allowance
     _late: dict[StreamKey, int]
     left: list[JobId]
+    copied: list[tuple[JobId, Response]]
 
     def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
         self._outbox = outbox
@@ -77,6 +79,7 @@ class Attachments(Part):
         # the same key.
         self._late = {}
         self.left = []
+        self.copied = []  # pieces and ends of outputs that are copied to guest namespaces
 
     def pop_left(self) -> list[int]:
         """Return the jobs of the streams that have ended since the last call."""
@@ -99,6 +102,41 @@ class Attachments(Part):
             self._follow(attachment, job)
         else:
             self._read_eventlog(attachment)
+
+    # Copies to guest namespaces: streams without a reader, whose pieces are in `copied`
+
+    def copy(self, job: Job, credit: int) -> None:
+        """Copy the output of a job that runs, from its beginning; `credit` pieces at first."""
+        request = Request(topics.EXEC_ATTACH, None, job.id, userid=job.userid, routes=(_COPIES,))
+        attachment = Attachment(request, Credit(credit), job.id)
+        self._streams.add(attachment)
+        self._follow(attachment, job)
+
+    def copy_more(self, jobid: JobId, npieces: int) -> None:
+        """Go on with a copy, if it is under way: `npieces` of it were taken."""
+        attachment, job = self._streams.get((_COPIES, jobid)), self._jobs.get(jobid)
+        if npieces and attachment is not None and job is not None:
+            attachment.credit.add(npieces)
+            self._follow(attachment, job)
+
+    def end_copy(self, jobid: JobId) -> bool:
+        """End a copy; return whether it was under way."""
+        attachment = self._streams.get((_COPIES, jobid))
+        if attachment is not None:
+            self._forget(attachment)
+        return attachment is not None
+
+    def pop_copied(self) -> list[tuple[JobId, Response]]:
+        copied, self.copied = self.copied, []
+        return copied
+
+    def _send(self, attachment: Attachment, response: Response | None) -> None:
+        if attachment.request.sender != _COPIES:
+            self._outbox.send(response)
+        elif response is not None:
+            self.copied.append((attachment.jobid, response))
+
+    # Files, and what waits for them
 
     def _read_eventlog(self, attachment: Attachment) -> None:
         """Read the eventlog of a job that this service does not have, to learn its state."""
@@ -212,7 +250,7 @@ class Attachments(Part):
         length = len(chunk.data) if is_last else whole_length(chunk.data)
         whole = Chunk(chunk.taskid, chunk.stream, chunk.offset, chunk.data[:length])
         for piece in data_pieces(whole):
-            self._outbox.send(respond_stream(attachment.request, piece))
+            self._send(attachment, respond_stream(attachment.request, piece))
             attachment.credit.spend()
         attachment.offsets[file_number(chunk.taskid, chunk.stream)] = chunk.offset + length
         return length > 0
@@ -323,7 +361,7 @@ class Attachments(Part):
             self._refuse(attachment, Errno.EPROTO, f"job {attachment.jobid}: output: {error}")
             return
         for piece in pieces:
-            self._outbox.send(respond_stream(attachment.request, piece))
+            self._send(attachment, respond_stream(attachment.request, piece))
         attachment.credit.spend(len(pieces))
         if line is None:
             attachment.piece, attachment.line = attachment.piece + 1, 0
@@ -352,14 +390,15 @@ class Attachments(Part):
 
     def _say(self, attachment: Attachment, piece: rfc24.Data) -> None:
         """Send a piece that is no output; it costs no credit."""
-        self._outbox.send(respond_stream(attachment.request, rfc24.write(piece)))
+        if attachment.request.sender != _COPIES:  # their log has it anyway
+            self._outbox.send(respond_stream(attachment.request, rfc24.write(piece)))
 
     def _end(self, attachment: Attachment) -> None:
-        self._outbox.send(end_of_stream(attachment.request))
+        self._send(attachment, end_of_stream(attachment.request))
         self._forget(attachment)
 
     def _refuse(self, attachment: Attachment, errnum: int, text: str) -> None:
-        self._outbox.send(respond_error(attachment.request, errnum, text))
+        self._send(attachment, respond_error(attachment.request, errnum, text))
         self._forget(attachment)
 
     def _ask(
@@ -374,7 +413,8 @@ class Attachments(Part):
         if attachment.reading:
             key = attachment.stream
             self._late[key] = self._late.get(key, 0) + 1
-        self._of_user.count_closed(attachment.request.userid)
+        if attachment.request.sender != _COPIES:
+            self._of_user.count_closed(attachment.request.userid)
         self._remove_idle(attachment)
         self.left.append(attachment.jobid)
 
@@ -385,5 +425,7 @@ class Attachments(Part):
             del self._idle[userid]
 
 
+_COPIES: Final = "guest namespaces"
+"""The sender of the streams that copy output; no peer has such a name."""
 _NO_FILES_YET = (Phase.PREPARING, Phase.LAUNCHING)
 _NOTHING_WILL_RUN = (JobState.CLEANUP, JobState.INACTIVE)

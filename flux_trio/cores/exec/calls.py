@@ -89,6 +89,28 @@ class JobCounted(msgspec.Struct, frozen=True):
     stream: StreamKey
 
 
+class GuestStep(Enum):
+    """What a job's guest namespace asks of the kvs. It has one of these calls open at a time."""
+
+    FIND = "what is at its place below the job"
+    MAKE = "a new namespace"
+    READ_LOG = "the exec eventlog that an earlier service has left"
+    READ_PLACES = "how much output an earlier service has left"
+    LINK = "the link to the namespace"
+    WRITE = "events and output"
+    ROOT = "the root of the namespace"
+    MOVE = "the content at its place below the job"
+    REMOVE = "the end of the namespace"
+
+
+class GuestCall(msgspec.Struct, frozen=True):
+    """Answers a request of a job's guest namespace."""
+
+    id: JobId
+    step: GuestStep
+    npieces: int = 0  # of output, in a WRITE
+
+
 ExecCall: TypeAlias = (
     HelloSaid
     | ServiceAsked
@@ -102,6 +124,7 @@ ExecCall: TypeAlias = (
     | EventlogRead
     | PieceRead
     | JobCounted
+    | GuestCall
 )
 
 

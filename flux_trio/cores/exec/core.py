@@ -33,6 +33,7 @@ from flux_trio.cores.exec.calls import (
     ExecOwnAction,
     ExecOwnInput,
     ExpirationRead,
+    GuestCall,
     HelloSaid,
     JobCounted,
     JobTimer,
@@ -46,7 +47,7 @@ from flux_trio.cores.exec.calls import (
     TimerKind,
 )
 from flux_trio.cores.exec.ending import Ends
-from flux_trio.cores.exec.guest import SHELL_SERVICE, Guests, job_of_shell
+from flux_trio.cores.exec.guest import SHELL_SERVICE, Guests, GuestSettings, job_of_shell
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.inputs import Inputs
 from flux_trio.cores.exec.job import Job, Jobs, Phase
@@ -113,8 +114,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
 
     `environment` is added to the environment of every task, with the values that it has when the
     task starts; the job id in it has the form `id_form`. Without `has_shell` there is no shell
-    host, and jobs that are not simulated fail. With `keeps_guests` Flux's own programs can follow a
-    job that runs, and send it standard input.
+    host, and jobs that are not simulated fail. With `guests` each job has its guest namespace, so
+    that Flux's own programs can follow a job that runs, and send it standard input.
     """
 
     def __init__(
@@ -126,15 +127,16 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         has_shell: bool = False,
         service: str = topics.JOB_EXEC,
         edition: Edition = CLASSIC,
-        keeps_guests: bool = False,
+        guests: GuestSettings | None = None,
     ) -> None:
         self._edition = edition
         self._outbox = outbox = ExecOutbox(edition)
         self._jobs = jobs = Jobs()
         self._starts = starts = Starts(outbox, edition)
+        self._attachments = Attachments(outbox, jobs)
         self._input_log = InputLog(outbox)
-        self._guests = Guests(outbox, self._input_log, is_kept=keeps_guests)
-        self._storing = Storing(outbox, jobs, starts, self._guests)
+        self._guests = Guests(outbox, jobs, starts, self._attachments, self._input_log, guests)
+        self._storing = Storing(outbox, jobs, starts)
         self._real = real = RealJobs(
             outbox,
             jobs,
@@ -155,7 +157,6 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._runs = Runs(
             jobs, starts, self._manager, self._targets, real, simulated, has_shell=has_shell
         )
-        self._attachments = Attachments(outbox, jobs)
         self._inputs = Inputs(outbox, jobs, real, self._input_log)
         self._ends = Ends(
             outbox, jobs, starts, self._attachments, self._guests, has_shell=has_shell
@@ -170,6 +171,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 f"{service}.{topics.START_METHOD}": self._start,
                 f"{service}.{_method(topics.EXEC_EXPIRATION)}": self._expiration,
                 f"{service}.{_method(topics.EXEC_SETTLED)}": self._manager.wait_settled,
+                f"{service}.{_method(topics.EXEC_COPY)}": self._copy,
             },
             for_all={
                 f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
@@ -259,6 +261,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 case _:
                     self._shell_says(item)
         self._storing.read_on()
+        self._guests.settle()
         self._ends.settle_ended()
         self._manager.end_turn()
         return self._outbox.pop_actions()
@@ -276,16 +279,26 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case TargetsAsked():
                 if self._targets.is_answer(response):
                     self._runs.targets_changed(response)
+            case EventlogRead() | PieceRead() | JobCounted():
+                self._attachments.answered(call, response)
+            case None:
+                pass  # no open call has this matchtag
+            case _:
+                self._answered_of_job(call, response)
+
+    def _answered_of_job(
+        self, call: ExpirationRead | OutputPut | EndPut | EndRead | GuestCall, response: Response
+    ) -> None:
+        match call:
             case ExpirationRead(jobid):
                 self._preparing.expiration_read(jobid, response)
             case OutputPut() | EndPut():
                 self._storing.put(call, response)
             case EndRead(jobid):
                 self._ends.end_read(jobid, response)
-            case EventlogRead() | PieceRead() | JobCounted():
-                self._attachments.answered(call, response)
-            case None:
-                pass  # no open call has this matchtag
+            case GuestCall():
+                if (ready := self._guests.answered(call, response)) is not None:
+                    self._preparing.prepare(ready)
             case _:
                 assert_never(call)
 
@@ -371,7 +384,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._journal.taken(job)
         if wrong:
             self._starts.fail(job, wrong)
-        else:
+        elif not self._guests.open(job):
             self._preparing.prepare(job)
 
     def _expiration(self, request: Request) -> None:
@@ -379,6 +392,11 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         payload = exec_requests.EXPIRATION.read(request)
         job = self._jobs.asked_about(request, payload.id)
         self._journal.expiration_changed(job.id, payload.expiration)
+        self._outbox.send(respond(request))
+
+    def _copy(self, request: Request) -> None:
+        """Store the output of a job while it runs, because somebody reads it there."""
+        self._guests.copy(exec_requests.COPY.read(request).id)
         self._outbox.send(respond(request))
 
     def _input(self, request: Request) -> None:

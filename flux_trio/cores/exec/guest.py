@@ -1,14 +1,23 @@
-"""What Flux's own programs find of a job that runs: its exec eventlog, and its standard input.
+"""The guest namespaces of all jobs (RFC 16): what each asks of the kvs, and what answers change.
 
-`flux run` and `flux job attach` follow `guest.exec.eventlog` and begin with the job's output when
-`shell.init` is there, as flux-core's shell writes it. The event names the service by which they
-send standard input: `<userid>-shell-<job id>`, which this service holds while the job runs.
+Flux's own programs find in it what they follow of a job that runs. `flux run` and `flux job attach`
+follow its exec eventlog and begin with the job's output when `shell.init` is there, as flux-core's
+shell writes it. The event names the service by which they send standard input:
+`<userid>-shell-<job id>`, which this service holds while the job runs.
 
-The job has its namespace `job-<id>` in the kvs from then on, a view of its key `guest`, which its
-user may read and write. The first events are put there in one commit before the job manager is told
-of the start. The kvs keeps the order of commits. So a job whose eventlog has `start` has them, and
-one that is started once more writes them once more. The last ones come with the end of the output
-(`storing.py`).
+For each job the kvs is asked in the order of the table GUEST_NAMESPACE:
+
+    what is at job.<id>.guest             → nothing, a link, or the content of a namespace
+    namespace-create job-<id>             → or it is there: read what an earlier service has left
+    commit init, starting                 → and the link; then the job may begin
+    commit shell.init, shell.start        → then its start is told
+    commit output and input, piece by piece, with how much is there
+    commit shell-exit, complete; done     → when the processes have ended and all output is there
+    the root of the namespace             → put at job.<id>.guest; then the end is told
+    namespace-remove job-<id>
+
+In the kvs of this project `job-<id>` is a view of job.<id>.guest: link and root are answered, and
+not stored. There the output is copied when somebody reads it, or at the end; see `GuestSettings`.
 """
 
 from __future__ import annotations
@@ -17,29 +26,40 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.calls import ExecOutbox, StoredKey
+from flux_trio.cores.exec.attach import Attachments
+from flux_trio.cores.exec.calls import ExecOutbox, GuestCall, GuestStep
+from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES
 from flux_trio.cores.exec.input_log import InputLog
-from flux_trio.cores.exec.job import Job
-from flux_trio.cores.kvs_calls import commit_values
+from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase, namespace_of
+from flux_trio.cores.exec.keeping import truncated
+from flux_trio.cores.exec.output import log_begins
+from flux_trio.cores.exec.starts import Starts
+from flux_trio.cores.kvs_calls import check, commit_values, value_in
 from flux_trio.cores.state import Part
-from flux_trio.editions import exec_requests, flux_kvs, rfc21
+from flux_trio.cores.turns import Log
+from flux_trio.editions import exec_requests, flux_kvs, rfc24
 from flux_trio.formats import (
     FormatError,
     apply_update,
-    format_eventlog,
     format_fluid,
     job_key,
     parse_fluid,
     treeobj,
     value_at,
 )
-from flux_trio.formats.meanings import JobId, JsonObject, KvsOp
-from flux_trio.messages import Flag, Payload, Request, topics
+from flux_trio.formats.meanings import JobId, JsonObject
+from flux_trio.messages import Errno, Flag, FluxError, Level, Payload, Request, Response, topics
+from flux_trio.protocols.guest_namespace import (
+    OPENING,
+    NamespaceEvent,
+    NamespaceState,
+    NamespaceStates,
+)
 
 STDIN: Final = "attributes.system.shell.options.input.stdin"
 STDIN_METHOD: Final = "stdin"
-EXEC_LOG: Final = StoredKey.EXEC_LOG.value.removeprefix("guest.")
-"""The key of the exec eventlog in the job's own namespace."""
+COPY_CREDIT: Final = 8  # pieces of a job's output, of 64 KiB at most, on their way to the kvs
+COPIES_MAX: Final = 512  # outputs that are copied at once; more jobs wait for one to end
 SHELL_SERVICE: Final = "-shell-"
 
 
@@ -73,86 +93,369 @@ def job_of_shell(topic: str) -> JobId | None:
         return None
 
 
-class Guests(Part):
-    """Tells Flux's own programs of jobs, if `is_kept`; otherwise the log comes at a job's end."""
+class GuestSettings(msgspec.Struct, frozen=True):
+    """How guest namespaces are kept.
 
-    def __init__(self, outbox: ExecOutbox, inputs: InputLog, *, is_kept: bool) -> None:
+    `root` is the blobref of an empty directory of the kvs. With `copies_at_once` the output is in
+    the namespace while the job runs, whether it is read or not. Standard input is sent to the
+    broker of rank `leader`; None is the rank of the job's first node.
+    """
+
+    root: str = treeobj.empty_root("sha1")
+    copies_at_once: bool = False
+    leader: int | None = None
+
+
+_S, _E = NamespaceState, NamespaceEvent
+
+
+class Guests(Part):
+    """The namespaces; without `settings` jobs have none, and their log comes at their end."""
+
+    states: NamespaceStates
+    _ncopied: int
+    _waiting: dict[JobId, None]
+    _changed: dict[JobId, None]
+
+    def __init__(
+        self,
+        outbox: ExecOutbox,
+        jobs: Jobs,
+        starts: Starts,
+        attachments: Attachments,
+        inputs: InputLog,
+        settings: GuestSettings | None,
+    ) -> None:
         self._outbox = outbox
+        self._jobs = jobs
+        self._starts = starts
+        self._attachments = attachments
         self._inputs = inputs
-        self._is_kept = is_kept
+        self._is_kept = settings is not None
+        self._settings = settings or GuestSettings()
+        self._is_view = not self._settings.copies_at_once
+        self.states = NamespaceStates()
+        self._ncopied = 0  # outputs that are being copied
+        self._waiting = {}  # jobs that wait for one of them to end, in order
+        self._changed = {}  # namespaces to look at when all inputs of the turn are taken
+
+    # A namespace is made
+
+    def open(self, job: Job) -> bool:
+        """Make the namespace of a job that is to start; return whether the job waits for it."""
+        if not self._is_kept:
+            return False
+        job.guest = GuestNamespace()
+        flags = 0 if self._is_view else flux_kvs.TREEOBJ
+        asked = flux_kvs.LookupAt(_place(job), flags, flux_kvs.PRIMARY)
+        self._ask(job, GuestStep.FIND, topics.KVS_LOOKUP, flux_kvs.LOOKUP.write(asked))
+        return True
+
+    def answered(self, call: GuestCall, response: Response) -> Job | None:
+        """Take an answer of the kvs; return the job that may go on with its start."""
+        job = self._jobs.get(call.id)
+        if job is None or job.guest is None:  # it was told, and its namespace is removed
+            self._check_removed(call.id, response)
+            return None
+        was_opening = self.states.of(job.id) in OPENING
+        try:
+            self._handle(job, job.guest, call, response)
+        except (FluxError, FormatError, msgspec.MsgspecError) as error:
+            self._failed(job, call, error)
+        self._changed[job.id] = None
+        if not was_opening or (state := self.states.of(job.id)) in OPENING or state is _S.BROKEN:
+            return None
+        return job
+
+    def _handle(self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response) -> None:
+        match call.step:
+            case GuestStep.FIND:
+                self._found(job, guest, response)
+            case GuestStep.MAKE:
+                self._made(job, guest, response)
+            case GuestStep.READ_LOG:
+                job.contents.read_log(value_in(response) or "")
+                self.states.step(job.id, _E.LOG_READ)
+                self._look_up(job, GuestStep.READ_PLACES, PLACES)
+            case GuestStep.READ_PLACES:
+                job.contents.read_places(value_in(response) or "")
+                self._furnish(job, _E.PLACES_READ)
+            case GuestStep.LINK:
+                check(response)
+                self.states.step(job.id, _E.LINKED)
+            case GuestStep.WRITE:
+                self._written(job, guest, call, response)
+            case GuestStep.ROOT:
+                check(response)
+                self.states.step(job.id, _E.ROOT)
+                root = flux_kvs.NAMESPACE_ROOT.read(response).rootref
+                self._put(job, GuestStep.MOVE, treeobj.dirref(root))
+            case GuestStep.MOVE:
+                if not self._is_view:  # there the content is at its place, come what may
+                    check(response)
+                self._moved(job)
+            case GuestStep.REMOVE:
+                self.states.step(job.id, _E.REMOVED)
+                self._check_removed(job.id, response)
+
+    def _found(self, job: Job, guest: GuestNamespace, response: Response) -> None:
+        if self._is_view:
+            guest.is_old = response.errnum == Errno.EISDIR
+        elif response.errnum != Errno.ENOENT:
+            check(response)
+            if not treeobj.is_of_type(flux_kvs.FOUND.read(response).val, "symlink"):
+                self._moved(job)
+                return
+        self.states.step(job.id, _E.NOTHING)
+        root = self._settings.root
+        asked = flux_kvs.NamespaceCreate(namespace_of(job.id), root, job.userid, 0)
+        payload = flux_kvs.NAMESPACE_CREATE.write(asked)
+        self._ask(job, GuestStep.MAKE, topics.KVS_NAMESPACE_CREATE, payload)
+
+    def _made(self, job: Job, guest: GuestNamespace, response: Response) -> None:
+        if response.errnum != Errno.EEXIST:
+            check(response)
+        if response.errnum or guest.is_old:  # an earlier service has made it
+            self.states.step(job.id, _E.EXISTS)
+            self._look_up(job, GuestStep.READ_LOG, EXEC_LOG)
+        else:
+            self._furnish(job, _E.MADE)
+
+    def _furnish(self, job: Job, event: NamespaceEvent) -> None:
+        self.states.step(job.id, event)
+        job.contents.begin(self._outbox.now)
+
+    def _moved(self, job: Job) -> None:
+        self.states.step(job.id, _E.MOVED)
+        self._starts.let_go(job)
+        gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(job.id)))
+        self._ask(job, GuestStep.REMOVE, topics.KVS_NAMESPACE_REMOVE, gone)
+
+    def _check_removed(self, jobid: JobId, response: Response) -> None:
+        """Log an error; that there is no such namespace is none: an earlier service removed it."""
+        if response.errnum and response.errnum != Errno.ENOTSUP:
+            self._log(jobid, GuestStep.REMOVE, FluxError(response.errnum, response.error_text))
+
+    def _failed(self, job: Job, call: GuestCall, error: Exception) -> None:
+        """Fail the job, or go on with its end: its resources must not wait for the kvs."""
+        self._log(job.id, call.step, error)
+        state = self.states.of(job.id)
+        if NamespaceStates.table.allows(state, _E.FAILED):
+            self.states.step(job.id, _E.FAILED)
+        if state in OPENING:
+            self._starts.fail(job, f"no guest namespace: {error}")
+
+    def _log(self, jobid: JobId, step: GuestStep, error: Exception) -> None:
+        name = format_fluid(jobid, "f58")
+        self._outbox.send(Log(Level.ERR, f"job {name}: {step.value}: {error}"))
+
+    # Events, output, input
 
     def prepare(self, job: Job) -> None:
         """Let the tasks of `job` read what commands send, as in flux-core."""
-        if self._is_kept:
+        if job.guest is not None:
             job.jobspec = with_input(job.jobspec)
 
     def started(self, job: Job) -> None:
-        """Note that the tasks of `job` run."""
+        """Note that the tasks of `job` run; its start is told when that is written."""
         now = self._outbox.now
-        if not self._is_kept:
-            job.note(now, "shell.start")
+        if job.guest is None:
+            job.contents.add(now, "shell.start")
             return
-        if job.reattach:
-            job.exec_log.clear()  # the service before has written these events
-            job.note(now, "reattach")
-        else:
-            shell = exec_requests.ShellInit(shell_service(job), _leader(job), len(set(job.nodes)))
-            job.note(now, "shell.init", msgspec.to_builtins(shell))
-            job.note(now, "shell.start", exec_requests.taskmap(job.nodes))
-        job.has_shell_service = True
+        assert job.resources is not None
+        shell = exec_requests.ShellInit(
+            shell_service(job), self._leader(job), len(job.resources.ranks)
+        )
+        job.contents.limit = job.output_limit
+        if "shell.init" not in job.contents.names:
+            job.contents.output += log_begins(now, job.ntasks, job.output_paths, job.remarks)
+            job.contents.more += self._inputs.begins(job)
+        job.contents.shells_started(now, shell, job.nodes)
+        job.guest.has_service = True
         self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
-        self._outbox.send(_silent(topics.KVS_NAMESPACE_CREATE, namespace_of(job)))
-        how, _, events = self._op(job)
-        ops = [[how, EXEC_LOG, events], *([] if job.reattach else self._inputs.begins(job))]
-        log = commit_values(ops, job_namespace(job.id))
-        self._outbox.send(self._outbox.request_kvs(log, flags=int(Flag.NORESPONSE)))
+        self._starts.hold(job)
+        self._changed[job.id] = None
+        if self._settings.copies_at_once or job.guest.is_read or job.reattach:
+            self._copy(job, job.guest)
 
-    def end_ops(self, job: Job, now: float) -> list[KvsOp]:
-        """Note how `job` has ended; return what writes the events that are not written yet."""
-        assert job.status is not None  # the job is over
-        if self._is_kept:
-            shell = exec_requests.ShellExit(_leader(job), job.status)
-            job.note(now, "shell-exit", msgspec.to_builtins(shell))
-        job.note(now, "complete", rfc21.write(rfc21.Finish(job.status)))
-        job.note(now, "done")
-        return [self._op(job), *self._inputs.pop_ops(job)]
+    def copy(self, jobid: JobId) -> None:
+        """Store the output of a job that runs, or as soon as it does: somebody reads it."""
+        job = self._jobs.get(jobid)
+        if job is None or job.guest is None:
+            return
+        job.guest.is_read = True
+        if job.phase is Phase.RUNNING and job.guest.has_service:
+            self._copy(job, job.guest)
+
+    def _copy(self, job: Job, guest: GuestNamespace) -> None:
+        if guest.copying is Copying.NOT_YET and self.states.of(job.id) is _S.OPEN:
+            guest.copying = Copying.WAITING
+            self._waiting[job.id] = None
+
+    def _piece_came(self, jobid: JobId, response: Response) -> None:
+        """Take a piece of a job's output, or the end of its output."""
+        job = self._jobs.get(jobid)
+        if response.errnum:
+            self._ncopied -= 1
+        if job is None or job.guest is None:
+            return
+        self._changed[jobid] = None
+        if response.errnum:
+            job.guest.copying = Copying.DONE
+            if response.errnum != Errno.ENODATA:
+                self._refused(job, response)
+        elif (piece := rfc24.piece_in(response)) is not None:
+            job.contents.add_piece(self._outbox.now, piece)
+            job.guest.npieces += 1
+
+    def _refused(self, job: Job, response: Response) -> None:
+        """Let the shell host keep its copy of the output, which is the only whole one."""
+        job.is_stored = False
+        name = format_fluid(job.id, "f58")
+        text = f"job {name}: its output is not stored, the shell host keeps it: "
+        self._outbox.send(Log(Level.ERR, f"{text}{response.error_text}"))
+
+    # The job ends
+
+    def ended(self, job: Job) -> bool:
+        """Return whether the end of a job, whose processes have ended, goes by its namespace."""
+        if job.guest is None:
+            return False
+        self._copy(job, job.guest)
+        self._changed[job.id] = None
+        return True
+
+    def _complete(self, job: Job, guest: GuestNamespace) -> None:
+        """Write the end of the job once its output is whole; then it may be told."""
+        if guest.copying is not Copying.DONE:
+            return
+        self._write_complete(job)
+        if not self._write(job, guest):
+            assert job.status is not None
+            self._starts.finish(job, job.status)
+            self._release(job, guest)
+
+    def _write_complete(self, job: Job) -> None:
+        if job.status is not None:
+            self._inputs.flush(job)
+            leader = self._leader(job) if job.ntasks else None
+            lacks = truncated(job.sizes or {}, job.output_limit)
+            job.contents.completed(self._outbox.now, job.status, job.ntasks, leader, lacks)
+
+    def _release(self, job: Job, guest: GuestNamespace) -> None:
+        """Move the namespace of a job that has ended: its last answers wait for it."""
+        self.states.step(job.id, _E.RELEASED)
+        self._write_complete(job)
+        job.contents.done(self._outbox.now)
+        self._waiting.pop(job.id, None)
+        if self._attachments.end_copy(job.id):  # the job has not ended by its tasks
+            self._ncopied -= 1
+        guest.copying = Copying.DONE
+        if guest.has_service:
+            self._outbox.send(_named(topics.BROKER_UNREGISTER, shell_service(job)))
+        self._go_on(job, guest)
 
     def forget(self, job: Job) -> None:
-        """Take no more standard input for `job`, and close its namespace: what it holds stays."""
-        if job.has_shell_service:
-            self._outbox.send(_named(topics.BROKER_UNREGISTER, shell_service(job)))
-            gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(job_namespace(job.id)))
-            self._outbox.send(_silent(topics.KVS_NAMESPACE_REMOVE, gone))
+        """Forget the namespace of a job whose end was told."""
+        self.states.forget(job.id)
 
-    def _op(self, job: Job) -> KvsOp:
-        events, job.exec_log = format_eventlog(job.exec_log), []
-        is_first = not job.is_logged and not (self._is_kept and job.reattach)
-        job.is_logged = True
-        return ["put" if is_first else "append", job_key(job.id, StoredKey.EXEC_LOG.value), events]
+    # When all inputs of a turn are taken
+
+    def settle(self) -> None:
+        """Write what waits, and go on with the namespaces that have changed."""
+        self._changed |= dict.fromkeys(self._starts.pop_held())
+        while self._changed or self._attachments.copied or self._may_copy:
+            for jobid, response in self._attachments.pop_copied():
+                self._piece_came(jobid, response)
+            changed, self._changed = self._changed, {}
+            for jobid in changed:
+                job = self._jobs.get(jobid)
+                if job is not None and job.guest is not None:
+                    self._go_on(job, job.guest)
+            if self._may_copy:
+                self._begin_copy(next(iter(self._waiting)))
+
+    @property
+    def _may_copy(self) -> bool:
+        return bool(self._waiting) and self._ncopied < COPIES_MAX
+
+    def _begin_copy(self, jobid: JobId) -> None:
+        del self._waiting[jobid]
+        job = self._jobs.by_id[jobid]
+        assert job.guest is not None
+        job.guest.copying = Copying.UNDER_WAY
+        self._ncopied += 1
+        self._attachments.copy(job, COPY_CREDIT)
+
+    def _go_on(self, job: Job, guest: GuestNamespace) -> None:
+        state = self.states.of(job.id)
+        if state in (_S.CLOSED, _S.BROKEN):
+            if job.status is not None and job.phase is Phase.STORING:
+                self._starts.finish(job, job.status)
+            self._starts.let_go(job)
+        elif guest.is_writing or self._write(job, guest):
+            pass
+        elif state is _S.FURNISHING:
+            self.states.step(job.id, _E.WRITTEN)
+            self._put(job, GuestStep.LINK, treeobj.link(namespace_of(job.id)))
+        elif state is _S.ENDING:
+            self.states.step(job.id, _E.WRITTEN)
+            asked = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(job.id)))
+            self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
+        elif state is _S.OPEN and job.phase is Phase.OVER:
+            self._release(job, guest)
+        elif state is _S.OPEN and job.phase is Phase.STORING:
+            self._complete(job, guest)
+        elif state is _S.OPEN:
+            self._starts.let_go(job)
+
+    def _write(self, job: Job, guest: GuestNamespace) -> bool:
+        """Write what waits; return whether there was anything."""
+        ops = job.contents.pop_ops()
+        npieces, guest.npieces = guest.npieces, 0
+        if not ops:  # the pieces are in the namespace already, or beyond the limit
+            self._attachments.copy_more(job.id, npieces)
+            return False
+        guest.is_writing = True
+        call = GuestCall(job.id, GuestStep.WRITE, npieces)
+        self._outbox.ask_kvs(commit_values(ops, namespace_of(job.id)), call)
+        return True
+
+    def _written(
+        self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response
+    ) -> None:
+        guest.is_writing = False
+        if job.phase is not Phase.OVER:
+            self._starts.let_go(job)
+        self._attachments.copy_more(job.id, call.npieces)
+        if response.errnum and call.npieces:
+            self._refused(job, response)
+        check(response)
+
+    # Requests to the kvs
+
+    def _look_up(self, job: Job, step: GuestStep, key: str) -> None:
+        asked = flux_kvs.LOOKUP.write(flux_kvs.LookupAt(key, 0, namespace_of(job.id)))
+        self._ask(job, step, topics.KVS_LOOKUP, asked)
+
+    def _put(self, job: Job, step: GuestStep, dirent: JsonObject) -> None:
+        """Put a treeobj at the place of the namespace."""
+        self._ask(job, step, topics.KVS_COMMIT, flux_kvs.put_tree(_place(job), dirent))
+
+    def _ask(self, job: Job, step: GuestStep, topic: str, payload: Payload) -> None:
+        self._outbox.ask(topic, payload, GuestCall(job.id, step))
+
+    def _leader(self, job: Job) -> int:
+        assert job.resources is not None
+        leader = self._settings.leader
+        return next(iter(job.resources.ranks)) if leader is None else leader
 
 
-def _leader(job: Job) -> int:
-    """Return the rank of the job's first node, which has the leader of flux-core's shells."""
-    assert job.resources is not None
-    return next(iter(job.resources.ranks))
-
-
-def job_namespace(jobid: JobId) -> str:
-    """Return the name of a job's own namespace of the kvs (RFC 16)."""
-    return f"job-{jobid}"
-
-
-def namespace_of(job: Job) -> Payload:
-    """Return the request that opens the job's namespace; its user may read and write there."""
-    name, root = job_namespace(job.id), treeobj.empty_root("sha1")
-    asked = flux_kvs.NamespaceCreate(name, root, job.userid, 0)
-    return flux_kvs.NAMESPACE_CREATE.write(asked)
+def _place(job: Job) -> str:
+    """Return the key at which others find the content of the namespace."""
+    return job_key(job.id, "guest")
 
 
 def _named(topic: str, service: str) -> Request:
-    return _silent(topic, exec_requests.SERVICE.write(exec_requests.Service(service)))
-
-
-def _silent(topic: str, payload: Payload) -> Request:
-    """Return a request that wants no answer: a name that is there already, or gone, is right."""
+    payload = exec_requests.SERVICE.write(exec_requests.Service(service))
     return Request(topic, payload, flags=int(Flag.NORESPONSE))

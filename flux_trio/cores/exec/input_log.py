@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox, TimerKey, TimerKind
-from flux_trio.cores.exec.job import Job
+from flux_trio.cores.exec.job import Job, namespace_of
 from flux_trio.cores.kvs_calls import commit_values
 from flux_trio.cores.state import Part
 from flux_trio.editions import exec_requests, rfc24
-from flux_trio.formats import Event, format_eventlog, job_key
+from flux_trio.formats import Event, format_eventlog
 from flux_trio.formats.meanings import KvsOp
 from flux_trio.messages import Flag
 
@@ -66,7 +66,9 @@ class InputLog(Part):
         self._outbox.clear_timer(TimerKey(TimerKind.INPUT, job.id))
         if ops := self.pop_ops(job):
             self._outbox.send(
-                self._outbox.request_kvs(commit_values(ops), flags=int(Flag.NORESPONSE))
+                self._outbox.request_kvs(
+                    commit_values(ops, namespace_of(job.id)), flags=int(Flag.NORESPONSE)
+                )
             )
 
     def pop_ops(self, job: Job) -> list[KvsOp]:
@@ -74,4 +76,4 @@ class InputLog(Part):
         events, job.input_log, job.input_pending = job.input_log, [], 0
         if not events:
             return []
-        return [["append", job_key(job.id, f"guest.{INPUT}"), format_eventlog(events)]]
+        return [["append", INPUT, format_eventlog(events)]]

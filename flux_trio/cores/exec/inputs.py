@@ -26,7 +26,9 @@ from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
 from flux_trio.shell.protocol import Fed, Feed
 
 INPUT_BYTES_MAX: Final = 1 << 16  # of one request
-WAITING_MAX: Final = 64  # writes of Flux's own programs that wait for one job's; beyond it EAGAIN
+WAITING_BYTES_MAX: Final = 16 << 20
+"""Bytes of the writes of Flux's own programs that wait for one job's tasks; beyond it EAGAIN."""
+PIECE_BYTES: Final = 256  # that a write costs besides its data
 
 
 class _Piece(msgspec.Struct, frozen=True):
@@ -71,8 +73,10 @@ class Inputs(Part):
             raise FluxError(Errno.ENOSYS, f"job {format_fluid(job.id, 'f58')} takes no input")
         name = format_fluid(payload.id, "f58")
         waiting = self._waiting.setdefault(payload.id, deque())
-        if sum(piece.is_last for piece in waiting) >= WAITING_MAX:
-            raise FluxError(Errno.EAGAIN, f"job {name}: {WAITING_MAX} writes of input wait")
+        nbytes = sum(PIECE_BYTES + len(piece.data.data) for piece in waiting)
+        if waiting and nbytes + len(payload.data) > WAITING_BYTES_MAX:
+            text = f"more than {WAITING_BYTES_MAX} bytes of input wait for the tasks to read"
+            raise FluxError(Errno.EAGAIN, f"job {name}: {text}")
         if not is_connected:
             raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
         if not self._take(job, payload):
@@ -131,7 +135,9 @@ class Inputs(Part):
         request = self._writes.pop(notice.id, None)
         self._write_next(notice.id)
         if request is not None and notice.refusal:
-            self._outbox.send(respond_error(request, Errno.EIO, notice.refusal))
+            # Flux's own programs fail of another error, even if they only tell the end of the input
+            errnum = Errno.EIO if job_of_shell(request.topic) is None else Errno.ENOSYS
+            self._outbox.send(respond_error(request, errnum, notice.refusal))
         elif request is not None and job_of_shell(request.topic) is not None:
             self._outbox.send(respond(request))
         elif request is not None:

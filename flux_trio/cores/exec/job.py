@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from flux_trio.cores.exec.exits import ExitRules, WarningSignal
+from flux_trio.cores.exec.guest_contents import Contents
 from flux_trio.cores.exec.input_options import InputRules
 from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.simulation import Simulation
@@ -44,6 +45,26 @@ class Phase(Enum):
     OVER = "released"
 
 
+class Copying(Enum):
+    """How far the output of a job is copied to its guest namespace, while that is open."""
+
+    NOT_YET = "nobody reads it"
+    WAITING = "as many others are copied as may be at once"
+    UNDER_WAY = "it is copied as it grows"
+    DONE = "all of it is there"
+
+
+class GuestNamespace(msgspec.Struct, eq=False):
+    """What is under way for a job's guest namespace; its state is in `NamespaceStates`."""
+
+    is_old: bool = False  # an earlier service has written in it
+    is_writing: bool = False  # a WRITE is under way
+    is_read: bool = False  # somebody reads its output
+    copying: Copying = Copying.NOT_YET
+    npieces: int = 0  # of output that wait to be written
+    has_service: bool = False  # a name is registered, by which Flux's programs send input
+
+
 class Job(msgspec.Struct, eq=False):
     """One job from its start request to its final release."""
 
@@ -66,6 +87,8 @@ class Job(msgspec.Struct, eq=False):
     resources: ResourceSet | None = None  # R, once read
     simulation: Simulation | None = None  # None for a real job
     reports: list[Report] = []  # every answer to its start so far
+    nheld: int = 0  # the last of them, which are not told yet
+    is_held: bool = False  # more of them are not told either
     released: int = 0  # ranks that are released before the final release, as bits
     is_confirmed: bool = False  # its final release is in the eventlog
     # Of real jobs only
@@ -87,10 +110,8 @@ class Job(msgspec.Struct, eq=False):
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING
     nodes: list[int] = []  # of each task: the index of its rank in R
-    exec_log: list[Event] = []  # events of guest.exec.eventlog that are not written yet
-    stamped: float = 0.0  # timestamp of the last of its events
-    is_logged: bool = False  # some of its events were written by this service
-    has_shell_service: bool = False  # a name is registered, by which Flux's programs send input
+    contents: Contents = msgspec.field(default_factory=Contents)  # of its exec eventlog
+    guest: GuestNamespace | None = None  # if it has one
     is_stored: bool = True  # False if the kvs refused something: the shell host keeps the job
 
     @property
@@ -132,11 +153,6 @@ class Job(msgspec.Struct, eq=False):
                 self.exit_status = rfc21.shell_status(wait_status)
         self.released |= stored.released_ranks
 
-    def note(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:
-        """Add an event to guest.exec.eventlog; the clock may have been set back meanwhile."""
-        self.stamped = max(now, self.stamped)
-        self.exec_log.append(Event(self.stamped, name, context))
-
 
 class Jobs(Part):
     """The jobs that this service was asked to start and has not forgotten."""
@@ -169,6 +185,11 @@ class Jobs(Part):
         for job in list(self.by_id.values()):
             if job.simulation is None and job.phase in phases:
                 yield job
+
+
+def namespace_of(jobid: JobId) -> str:
+    """Return the name of a job's own namespace of the kvs (RFC 16)."""
+    return f"job-{jobid}"
 
 
 def completed_status(exec_log: str) -> int | None:

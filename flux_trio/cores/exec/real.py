@@ -167,8 +167,8 @@ class RealJobs(Part):
         except (FormatError, LayoutError, ShellProtocolError) as error:
             self._starts.fail(job, str(error))
             return
-        job.note(self._outbox.now, "init")
-        job.note(self._outbox.now, "starting")
+        if job.guest is None:
+            job.contents.begin(self._outbox.now)
         job.phase = Phase.LAUNCHING
         if self.is_connected:
             self._hand_over(job)
@@ -296,7 +296,8 @@ class RealJobs(Part):
             )
         if notice.damage:
             self._starts.exception(job, f"damaged: {'; '.join(notice.damage)}")
-        self._storing.begin(job)
+        if not self._guests.ended(job):
+            self._storing.begin(job)
 
     def first_exited(self, notice: FirstExit) -> None:
         """Take the news that the first task of a job has ended; a new connection repeats it."""

@@ -58,10 +58,14 @@ class _StartRequest(msgspec.Struct, frozen=True):
 
 
 class Starts(Part):
-    """All start streams; `over` has the jobs whose final release was due or sent in this turn."""
+    """All start streams; `over` has the jobs whose final release was due or sent in this turn.
+
+    What is reported of a job can be held for a while: until it is written in its guest namespace.
+    """
 
     streams: Streams
     over: list[JobId]
+    _held: list[JobId]
     _requests: dict[JobId, _StartRequest]
 
     def __init__(self, outbox: ExecOutbox, edition: Edition) -> None:
@@ -69,6 +73,7 @@ class Starts(Part):
         self._edition = edition
         self.streams = Streams()
         self.over = []
+        self._held = []  # jobs that ended in this turn, and whose end is held
         self._requests = {}  # by job, of its open stream
 
     def pop_ended(self) -> list[int]:
@@ -88,7 +93,7 @@ class Starts(Part):
         self.streams.step(job.id, ExecEvent.REQUEST)
         ranks = ALL_RANKS if start.R is None else str(start.R.ranks)
         self._requests[job.id] = asked = _StartRequest(request, start.reattach, ranks)
-        for report in job.reports:
+        for report in job.reports[: len(job.reports) - job.nheld]:
             self._answer(job, asked, report)
         if self.is_release_sent(job):
             self.over.append(job.id)
@@ -118,6 +123,23 @@ class Starts(Part):
 
     # Reports to the job manager
 
+    def hold(self, job: Job) -> None:
+        """Tell nothing more of the job until `let_go`."""
+        job.is_held = True
+
+    def let_go(self, job: Job) -> None:
+        """Tell what was held."""
+        held, job.nheld, job.is_held = job.nheld, 0, False
+        for report in job.reports[len(job.reports) - held :]:
+            self._tell(job, report)
+        if held and job.phase is Phase.OVER:
+            self.over.append(job.id)
+
+    def pop_held(self) -> list[int]:
+        """Return the jobs that have ended since the last call and whose end is held."""
+        held, self._held = self._held, []
+        return held
+
     def exception(self, job: Job, note: str, kind: str = "exec") -> None:
         """Raise a fatal exception of the job (RFC 21)."""
         job.killed = True
@@ -135,13 +157,18 @@ class Starts(Part):
     def finish(self, job: Job, status: int) -> None:
         """Report that the job has ended with the wait(2) status `status`; release its resources."""
         job.status = status
+        job.is_held |= job.guest is not None
         self._report(job, Finished(status))
         self.release(job)
 
     def release(self, job: Job) -> None:
         """Release all resources of the job that are left: the last response."""
         job.phase = Phase.OVER
-        self.over.append(job.id)
+        if job.guest is None:
+            self.over.append(job.id)
+        else:
+            self._held.append(job.id)
+            job.is_held = True
         if job.resources is not None:
             ranks = str(job.resources.ranks - Idset.from_bits(job.released))
         else:  # they could not be read
@@ -161,6 +188,12 @@ class Starts(Part):
 
     def _report(self, job: Job, report: Report) -> None:
         job.reports.append(report)
+        if job.is_held:
+            job.nheld += 1
+        else:
+            self._tell(job, report)
+
+    def _tell(self, job: Job, report: Report) -> None:
         asked = self._requests.get(job.id)
         if asked is not None:
             self._answer(job, asked, report)

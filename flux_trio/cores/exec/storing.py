@@ -18,8 +18,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.calls import EndPut, ExecOutbox, OutputPut
-from flux_trio.cores.exec.guest import Guests
+from flux_trio.cores.exec.calls import EndPut, ExecOutbox, OutputPut, StoredKey
 from flux_trio.cores.exec.job import Job, Jobs
 from flux_trio.cores.exec.keeping import READ_BYTES_MAX, Keeping, advance, cut_off, plan
 from flux_trio.cores.exec.output import log_begins, log_data, log_ends
@@ -29,6 +28,7 @@ from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import output_key
 from flux_trio.cores.turns import Log
+from flux_trio.editions import rfc21
 from flux_trio.formats import Event, format_eventlog, format_fluid, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level, Response
@@ -49,11 +49,10 @@ class Storing(Part):
 
     _lanes: dict[bool, _Lane]
 
-    def __init__(self, outbox: ExecOutbox, jobs: Jobs, starts: Starts, guests: Guests) -> None:
+    def __init__(self, outbox: ExecOutbox, jobs: Jobs, starts: Starts) -> None:
         self._outbox = outbox
         self._jobs = jobs
         self._starts = starts
-        self._guests = guests
         self._lanes = {True: _Lane(), False: _Lane()}  # by `Keeping.is_one_part`
 
     def begin(self, job: Job) -> None:
@@ -146,8 +145,12 @@ class Storing(Part):
         events = self._begins(job, now) if keeping.piece == 0 else []
         events += log_data(now, chunks)
         events += log_ends(now, job.ntasks, cut_off(keeping, job.sizes or {}))
+        assert job.status is not None  # the job is over
+        job.contents.add(now, "complete", rfc21.write(rfc21.Finish(job.status)))
+        job.contents.add(now, "done")
+        exec_log = format_eventlog(job.contents.events)
         ops = [
-            *self._guests.end_ops(job, now),
+            ["put", job_key(job.id, StoredKey.EXEC_LOG.value), exec_log],
             ["put", job_key(job.id, output_key(keeping.piece)), format_eventlog(events)],
         ]
         if not job.is_new:  # an earlier service may have stored more, with another limit

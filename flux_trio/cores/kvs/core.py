@@ -66,7 +66,7 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import CorePart, Part
 from flux_trio.cores.turns import ClockStepped, Core, Exit, Log, TimerFired
-from flux_trio.editions import CLASSIC, Edition, kvs
+from flux_trio.editions import CLASSIC, Edition, flux_kvs, kvs
 from flux_trio.messages import (
     Errno,
     Event,
@@ -168,7 +168,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                 topics.KVS_COMMIT: self._commit_tree,
                 topics.KVS_GETROOT: self._flux.getroot,
                 topics.KVS_WAIT_VERSION: self._flux.wait_version,
-                topics.KVS_WATCH_LOOKUP: self._tree_watches.open,
+                topics.KVS_WATCH_LOOKUP: self._flux.watch,
                 topics.KVS_WATCH_CANCEL: self._tree_watches.cancel,
             }
             farewells[topics.KVS_WATCHES] = self._watch_disconnect
@@ -284,6 +284,10 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
 
     def _create(self, request: Request) -> None:
         self._take(self._flux.create(request))
+        name = flux_kvs.NAMESPACE_CREATE.read(request).namespace
+        output = Namespaces.output_in(name)
+        if output and (self._watches.follow(output) or self._tree_watches.follow(output)):
+            self._flux.is_read(output)
 
     def _remove(self, request: Request) -> None:
         if (removal := self._flux.remove(request)) is not None:
@@ -315,7 +319,9 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         self._read(PageAsked(request, page))
 
     def _watch(self, request: Request) -> None:
-        self._read(self._watches.open(request))
+        watch = self._watches.open(request)
+        self._flux.is_read(watch.key)
+        self._read(watch)
 
     def _watch_credit(self, request: Request) -> None:
         if (watch := self._watches.grant(request)) is not None:

@@ -16,25 +16,31 @@ import msgspec
 
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.held_requests import Commit, FactsRead, TreeRead
-from flux_trio.cores.kvs.namespaces import OWN_NAMES, Namespaces, start_of, stored_key
-from flux_trio.cores.kvs.ops import Damaged, KvsOutbox, Op, TreeAsked, TreeFound, checked_bytes
+from flux_trio.cores.kvs.namespaces import Namespaces, start_of, stored_key
+from flux_trio.cores.kvs.ops import Damaged, KvsOutbox, Op, TreeFound, checked_bytes
 from flux_trio.cores.kvs.tree_watches import TreeWatches
 from flux_trio.cores.kvs.trees import (
-    Place,
     asked_of,
     check_flags,
     normalized,
     operations_of,
     ops_of,
     tree_of,
-    wants_entries,
 )
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import OUTPUT
-from flux_trio.editions import flux_kvs
-from flux_trio.formats import job_directory_of, treeobj
+from flux_trio.editions import exec_requests, flux_kvs
+from flux_trio.formats import treeobj
 from flux_trio.formats.meanings import JsonObject
-from flux_trio.messages import Errno, FluxError, Request, Response, respond, respond_error, topics
+from flux_trio.messages import (
+    Errno,
+    Flag,
+    FluxError,
+    Request,
+    Response,
+    respond,
+    respond_error,
+    topics,
+)
 
 FACTS_MAX: Final = 10_000
 """Keys that are read before one commit."""
@@ -69,7 +75,19 @@ class FluxRequests(Part):
         asked = flux_kvs.LOOKUP.read(request)
         check_flags(request, asked.flags, flux_kvs.LOOKUP_FLAGS)
         place = self._namespaces.place(asked, request)
-        return TreeRead(request, [tree_asked(place, asked.flags)], place, asked.flags)
+        self.is_read(place.stored)
+        return TreeRead(request, [self._namespaces.asked(place, asked.flags)], place, asked.flags)
+
+    def watch(self, request: Request) -> None:
+        """kvs-watch.lookup: follow a key."""
+        self.is_read(self._watches.open(request))
+
+    def is_read(self, key: str) -> None:
+        """Let the execution service store the output of a job that runs, once somebody reads it."""
+        jobid = self._namespaces.begins_to_read(key)
+        if jobid is not None:
+            copy = exec_requests.COPY.write(exec_requests.Copy(jobid))
+            self._outbox.send(Request(topics.EXEC_COPY, copy, flags=int(Flag.NORESPONSE)))
 
     def commit(self, request: Request) -> Commit | FactsRead:
         """kvs.commit: read what is in the way of the keys, or commit at once."""
@@ -113,6 +131,7 @@ class FluxRequests(Part):
     def _commit_of(self, request: Request, namespace: str, ops: list[Op]) -> Commit:
         nbytes = checked_bytes(ops) if ops else 0
         self._namespaces.spend(namespace, request, nbytes)
+        ops = self._namespaces.in_pieces(ops)
         return Commit(request, ops, nbytes, namespace=namespace)
 
     def getroot(self, request: Request) -> None:
@@ -224,11 +243,3 @@ class FluxRequests(Part):
 def damaged_in(found: TreeFound) -> Iterable[Damaged]:
     """Return what of a value or a directory differs from what was committed."""
     return [each for each in (found.value, *found.entries.values()) if isinstance(each, Damaged)]
-
-
-def tree_asked(place: Place, flags: int) -> TreeAsked:
-    """Return what a lookup reads."""
-    is_output = place.stored.endswith(f".{OUTPUT}")
-    in_pieces = is_output and job_directory_of(place.stored) is not None
-    hidden = OWN_NAMES if not place.stored else ()
-    return TreeAsked(place.stored, wants_entries(flags), hidden, in_pieces)

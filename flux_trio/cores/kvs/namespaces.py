@@ -16,13 +16,21 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.kvs.ops import KEY_CHARS_MAX, Op, Put, Unlink, check_key
-from flux_trio.cores.kvs.trees import Place, normalized
+from flux_trio.cores.kvs.ops import KEY_CHARS_MAX, Append, Op, Put, TreeAsked, Unlink, check_key
+from flux_trio.cores.kvs.trees import Place, normalized, wants_entries
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import OUTPUT, PIECE_CHARS
 from flux_trio.editions import flux_kvs
 from flux_trio.editions.flux_kvs import StoredNamespace
 from flux_trio.editions.kvs import KeysPage
-from flux_trio.formats import LOST_AND_FOUND, FormatError, job_key, treeobj
+from flux_trio.formats import (
+    LOST_AND_FOUND,
+    FormatError,
+    job_directory_of,
+    job_key,
+    parse_fluid,
+    treeobj,
+)
 from flux_trio.formats.meanings import JsonObject
 from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Request
 
@@ -40,6 +48,7 @@ NAMESPACES_MAX: Final = 100_000
 GUEST_BYTES_MAX: Final = 1 << 24  # that guests write into one namespace
 NAME_CHARS_MAX: Final = 128
 _NAME: Final = re.compile(r"[^.\x00-\x20\x7f-\x9f\ud800-\udfff\U0010ffff]+")
+_OUTPUT: Final = f".{OUTPUT}"
 _OF_JOB: Final = re.compile(r"job-(0|[1-9][0-9]{0,19})")
 HASH: Final = "sha1"
 EMPTY_ROOT: Final = treeobj.empty_root(HASH)
@@ -64,9 +73,11 @@ class Namespaces(Part):
     """All namespaces; `owner` is the instance owner's."""
 
     by_name: dict[str, StoredNamespace]
+    _read: set[str]
 
     def __init__(self, owner: int) -> None:
         self._owner = owner
+        self._read = set()  # namespaces of jobs whose output somebody reads
         self.by_name = {PRIMARY: StoredNamespace(owner)}
 
     def load(self, page: KeysPage) -> None:
@@ -155,6 +166,7 @@ class Namespaces(Part):
         """
         if name.lower() == PRIMARY:
             raise FluxError(Errno.ENOTSUP, f"{name}: this namespace cannot be removed")
+        self._read.discard(name)
         if self.by_name.pop(name, None) is None:
             return None
         start = start_of(name)
@@ -181,6 +193,53 @@ class Namespaces(Part):
             raise FluxError(Errno.ENOSPC, text)
         found.nbytes += nbytes
 
+    # The output of a job that runs, which grows piece by piece
+
+    def in_pieces(self, ops: Iterable[Op]) -> list[Op]:
+        """Return `ops`, where an append to the output of a job that runs is one to its last piece.
+
+        The next piece begins when the last one is long enough, so that no read is of all of it.
+        """
+        return [self._in_piece(op) if isinstance(op, Append) else op for op in ops]
+
+    def _in_piece(self, op: Append) -> Append:
+        found = self.by_name.get(self.of_output(op.key))
+        if found is None:
+            return op
+        if found.chars >= PIECE_CHARS:
+            found.piece, found.chars = found.piece + 1, 0
+        found.chars += len(op.text)
+        piece = f"{op.key}.{found.piece}" if found.piece else op.key
+        return Append(piece, op.text)
+
+    @staticmethod
+    def output_in(name: str) -> str:
+        """Return the key of the output in a namespace; "" for any but that of a job."""
+        start = start_of(name)
+        return "" if start.startswith(CONTENTS) else f"{start}.output"
+
+    @staticmethod
+    def of_output(key: str) -> str:
+        """Return the namespace of the job whose output is at `key`; "" if it is no output."""
+        directory = job_directory_of(key) if key.endswith(_OUTPUT) else None
+        if directory is None or len(key) != len(directory) + len(_OUTPUT):
+            return ""
+        return f"job-{parse_fluid(directory)}"
+
+    def asked(self, place: Place, flags: int) -> TreeAsked:
+        """Return what a lookup with `flags` reads."""
+        hidden = OWN_NAMES if not place.stored else ()
+        in_pieces = bool(self.of_output(place.stored))
+        return TreeAsked(place.stored, wants_entries(flags), hidden, in_pieces)
+
+    def begins_to_read(self, key: str) -> int | None:
+        """Return the job whose output at `key` is read for the first time while it runs."""
+        name = self.of_output(key)
+        if name not in self.by_name or name in self._read:
+            return None
+        self._read.add(name)
+        return int(name.removeprefix("job-"))
+
     def count(self, name: str) -> flux_kvs.Root | None:
         """Count a commit that is durable; return the new root, None without the namespace."""
         found = self.by_name.get(name)
@@ -198,7 +257,7 @@ class Namespaces(Part):
 
     def _op(self, name: str, more: int = 0) -> Op:
         found = self.by_name[name]
-        stored = StoredNamespace(found.owner, found.flags, found.rootseq + more, found.nbytes)
+        stored = msgspec.structs.replace(found, rootseq=found.rootseq + more)
         return Put(f"{KNOWN}.{name}", msgspec.json.encode(stored).decode())
 
 

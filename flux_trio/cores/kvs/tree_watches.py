@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from flux_trio.cores.kvs.held_requests import TreeRead
 from flux_trio.cores.kvs.namespaces import Namespaces, stored_key
-from flux_trio.cores.kvs.ops import KvsOutbox, Op, Put, TreeAsked, TreeFound, Unlink
+from flux_trio.cores.kvs.ops import KvsOutbox, Op, Put, TreeFound, Unlink
 from flux_trio.cores.kvs.trees import Place, above, check_flags, normalized, tree_of, wants_entries
 from flux_trio.cores.kvs.watches import KeyStream, StreamsByKey
 from flux_trio.cores.state import Part
@@ -36,7 +36,7 @@ from flux_trio.editions.flux_kvs import (
     WATCH_UNIQ,
 )
 from flux_trio.formats import treeobj
-from flux_trio.formats.meanings import Json, JsonObject
+from flux_trio.formats.meanings import Json, JsonObject, KvsKey
 from flux_trio.messages import Errno, FluxError, Request, respond, respond_error, respond_stream
 
 _NEEDS_WATCH = WATCH_FULL | WATCH_UNIQ | WATCH_APPEND | INITIAL_SENTINEL
@@ -73,8 +73,12 @@ class TreeWatches(Part):
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, request: Request) -> None:
-        """Open a watch. Raises FluxError."""
+    def follow(self, key: str) -> bool:
+        """Return whether somebody follows `key`."""
+        return key in self._by_key
+
+    def open(self, request: Request) -> KvsKey:
+        """Open a watch; return its key in the store. Raises FluxError."""
         asked = flux_kvs.LOOKUP.read(request)
         self._check(request, asked)
         is_there = asked.namespace in self._namespaces.by_name
@@ -89,6 +93,7 @@ class TreeWatches(Part):
         self._by_key.add(watch)
         if is_there:
             self._read_again(watch)
+        return watch.key
 
     def _check(self, request: Request, asked: flux_kvs.LookupAt) -> None:
         flags = asked.flags
@@ -129,7 +134,7 @@ class TreeWatches(Part):
         for watch in due:
             if self._open.is_open(watch):
                 watch.reading, watch.behind = True, False
-                asked = TreeAsked(watch.key, wants_entries(watch.flags))
+                asked = self._namespaces.asked(watch.place, watch.flags)
                 reads.append(
                     TreeRead(watch.request, [asked], watch.place, watch.flags, watch.stream)
                 )
@@ -146,8 +151,9 @@ class TreeWatches(Part):
                 watch.is_replaced |= isinstance(op, Put)
                 self._read_again(watch)
             for key in ("", *above(op.key)):
+                is_piece = bool(self._namespaces.of_output(key))
                 for watch in list(self._by_key.of(key)):
-                    if wants_entries(watch.flags) or not watch.responded:
+                    if is_piece or wants_entries(watch.flags) or not watch.responded:
                         self._read_again(watch)
 
     def created(self, namespace: str) -> None:

@@ -66,6 +66,9 @@ class StreamsByKey(Generic[KeyStreamT]):
         if others.pop(watch.stream, None) is not None and not others:
             del self._by_key[watch.key]
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
     def of(self, key: str) -> Iterable[KeyStreamT]:
         found: dict[StreamKey, KeyStreamT] = self._by_key.get(key, {})
         return found.values()
@@ -90,6 +93,10 @@ class Watches(Part):
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def follow(self, key: str) -> bool:
+        """Return whether somebody follows `key`."""
+        return key in self._by_key
 
     def open(self, request: Request) -> Watch:
         """Return the new watch, whose key is to be read. Raises FluxError."""

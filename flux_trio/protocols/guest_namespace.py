@@ -1,25 +1,16 @@
-"""The guest namespace of one job, from its start request to its end: data, and its states.
+"""The guest namespace of a job (RFC 16), from its start request to its end.
 
 It is OPEN once the namespace is there, has its first events, and is linked at its place below the
-job. What the core reads of a job waits until then: so nothing of it runs before its namespace is
-there, and if the namespace cannot be made, the core fails the job. At the final release the content
-of the namespace is moved to that place, and only then are the last two answers sent: `finish` and
-`release`, in one go. A program that is killed before has told nothing of the end, and the next one
-is asked again. The namespace is removed last: while it is there, a successor finds it, even for a
-job that flux-core does not ask for again.
+job. Nothing of the job runs before. When the job is over, the content is moved to that place, and
+only then is the end told. Who is killed before has told nothing of the end, and his successor is
+asked again. The namespace is removed last: while it is there, a successor finds it.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from typing import Final
 
-import msgspec
-
-from flux_trio.attach.exec.guest import Contents, Shell
-from flux_trio.formats.meanings import JobId, Matchtag
-from flux_trio.messages import Request, Response
-from flux_trio.protocols import JobConversations
-from flux_trio.protocols.table import Member, Table
+from flux_trio.protocols.table import JobConversations, Member, Table
 
 
 class NamespaceState(Member):
@@ -76,44 +67,11 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
     },
 )
 
+OPENING: Final = frozenset(
+    {_S.FINDING, _S.MAKING, _S.READING_LOG, _S.READING_PLACES, _S.FURNISHING, _S.LINKING}
+)
+"""The states in which the job waits before it may run."""
+
 
 class NamespaceStates(JobConversations[NamespaceState, NamespaceEvent]):
     table = GUEST_NAMESPACE
-
-
-class GuestNamespace(msgspec.Struct, eq=False):
-    """One namespace, while the job is the core's."""
-
-    id: JobId
-    userid: int
-    shell: Shell
-    contents: Contents
-    wake: bool = False  # flux-core does not ask for the job, and waits for its end
-    writing: bool = False  # a WRITE is under way
-    refusal: tuple[int, str] = (0, "")  # why it is BROKEN: errnum and text
-    held: list[Request] = []  # lookups of the core that wait until the namespace is OPEN
-    has_begun: bool = False  # the job runs
-    stream: Matchtag = 0  # of the core's output stream; 0 before its first and after its last piece
-    npieces: int = 0  # of output that wait to be written
-    end: Request | None = None  # the core's commit of the job's end
-    status: int = 0  # wait(2) status, in that commit
-    last: list[Response] = []  # answers that wait until the namespace is moved, or CLOSED
-    is_told: bool = False  # they are sent
-    inputs: deque[Input] = msgspec.field(default_factory=deque)
-    input_bytes: int = 0  # in `inputs`
-
-    @property
-    def namespace(self) -> str:
-        return f"job-{self.id}"
-
-    @property
-    def ntasks(self) -> int:
-        return len(self.shell.nodes)
-
-
-class Input(msgspec.Struct, frozen=True):
-    """Standard input for all tasks; `request` is answered when they have taken it."""
-
-    data: bytes
-    eof: bool
-    request: Request | None  # None if more pieces of the same request follow
