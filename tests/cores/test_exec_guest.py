@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from flux_trio.cores.turns import SetTimer
 from flux_trio.editions import CURRENT
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Errno, Request
-from flux_trio.shell.protocol import Attach, Fed, Feed, Signal, Start, Started
+from flux_trio.shell.protocol import Attach, Done, Fed, Feed, Signal, Start, Started, TaskSize
 from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
 from tests.support.exec_script import (
     START_AT,
@@ -119,6 +121,83 @@ def test_tasks_read_what_commands_send_unless_the_jobspec_says_otherwise() -> No
     spec = with_input(jobspec("cat"))
     assert with_input(spec) == spec
     assert with_input({"attributes": 1}) == {"attributes": 1}
+
+
+# --- output
+
+
+def outputs(script: ExecScript) -> str:
+    """What the kvs has of the output of job 7."""
+    log = parse_eventlog(script.kvs.get(job_key(7, "guest.output"), ""))
+    return "".join((event.context or {}).get("data", "") for event in log)
+
+
+def test_output_is_copied_while_the_job_runs_once_somebody_reads_it() -> None:
+    files = {(7, 0, "stdout"): b"hello\n"}
+    script = running()
+    assert outputs(script) == ""
+    files_read(script, script(asked("job-exec.copy", {"id": 7})), files)
+    assert outputs(script) == "hello\n"
+
+
+def test_output_that_nobody_reads_is_copied_at_the_end() -> None:
+    files = {(7, 0, "stdout"): b"hello\n"}
+    script = running()
+    assert outputs(script) == ""
+    sizes = [TaskSize(0, 6, 0)]
+    files_read(script, script(Done(7, 0, 1, sizes=sizes)), files)
+    assert outputs(script) == "hello\n"
+    assert events(script)[-1] == "done"
+
+
+class Dead(Exception):
+    """The service was killed."""
+
+
+class Mortal(ExecScript):
+    """Dies at its request number `after` to the kvs, done before or not."""
+
+    after = -1
+    is_done = False
+
+    def _kvs(self, request: Request) -> Any:
+        self.after -= 1
+        if self.after == 0 and not self.is_done:
+            raise Dead
+        answer = super()._kvs(request)
+        if self.after == 0:
+            raise Dead
+        return answer
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("after", range(1, 20))
+def test_a_kill_at_any_request_loses_no_byte_and_writes_none_twice(
+    after: int, is_done: bool
+) -> None:
+    files = {(7, 0, "stdout"): b"hello\n"}
+    end = Done(7, 0, 1, sizes=[TaskSize(0, 6, 0)])
+    script = Mortal(edition=CURRENT, guests=GuestSettings())
+    script.after, script.is_done = after, is_done
+    was_told = False
+    with suppress(Dead):
+        script.start(7, jobspec("cat"))
+        was_told = any(hasattr(each, "errnum") for each in script(Started(7)))
+        files_read(script, script(asked("job-exec.copy", {"id": 7})), files)
+        told = files_read(script, script(end), files)
+        assert any(hasattr(each, "errnum") for each in told)
+        return  # it needs fewer requests
+    following = ExecScript(edition=CURRENT, guests=GuestSettings(), kvs=script.kvs)
+    actions = following.start(7, jobspec("cat"), reattach=was_told)
+    if to_shell(actions):
+        files_read(following, following(Started(7)), files)
+        files_read(following, following(end), files)
+    assert outputs(following) == "hello\n"
+    names = Counter(events(following))
+    assert names.pop("reattach", 0) <= 1
+    assert set(names.values()) == {1}
+    assert events(following)[-1] == "done"
+    assert "kvs-namespace.job-7" not in following.kvs
 
 
 # --- standard input

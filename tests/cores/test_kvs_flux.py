@@ -10,7 +10,9 @@ import pytest
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.namespaces import EMPTY_ROOT, GUEST_BYTES_MAX
 from flux_trio.cores.kvs.ops import Fetched, Stored
+from flux_trio.cores.stored_jobs import PIECE_CHARS
 from flux_trio.editions import CURRENT
+from flux_trio.editions.flux_kvs import APPEND, WAITCREATE, WATCH
 from flux_trio.formats import job_key
 from flux_trio.formats.treeobj import directory, dirref, val
 from flux_trio.messages import Errno, Flag, Request, Response
@@ -22,12 +24,16 @@ OWNER = OWNER_USERID
 GUEST = GUEST_USERID
 
 
+OUTPUT_1 = job_key(1, "guest.output.1")
+
+
 class FluxKvs:
     """A core and its store; `__call__` returns (matchtag, errnum, payload) of each answer."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.core = KvsCore(OWNER, edition=CURRENT)
         self.store = store or MemoryStore()
+        self.sent: list[tuple[str, Any]] = []  # requests of the kvs
         self._settle(self.core.start(0.0))
 
     def __call__(self, *requests: Request) -> list[tuple[int, int, Any]]:
@@ -41,7 +47,9 @@ class FluxKvs:
             for each in actions:
                 if isinstance(each, Response):
                     told.append(each)
-                elif not isinstance(each, Request):
+                elif isinstance(each, Request):
+                    self.sent.append((each.topic, each.payload))
+                else:
                     results.append(execute(self.store, each))
             actions = self.core.turn(0.0, results) if results else []
         return told
@@ -257,6 +265,23 @@ class TestNamespaces:
         assert kvs.one(graft)[0] == 0
         kvs.one(asked("kvs.namespace-remove", {"namespace": "job-1"}))
         assert kvs.get(key) == (0, {"val": val("x")})
+
+    def test_output_of_a_job_grows_piece_by_piece_and_is_one_value(self, kvs: FluxKvs) -> None:
+        kvs.one(self.create("job-1", GUEST))
+        long = "x" * PIECE_CHARS
+        for text in (long, "two", "three"):
+            kvs.one(commit(op("output", val(text), APPEND), namespace="job-1"))
+        whole = {"val": val(f"{long}twothree")}
+        assert kvs.get("output", namespace="job-1") == (0, whole)
+        (value,) = kvs.one(asked("store.lookup-all", {"keys": [OUTPUT_1]}))[1]["values"]
+        assert value == "twothree"
+
+    def test_output_of_a_job_is_asked_for_when_it_is_first_read(self, kvs: FluxKvs) -> None:
+        assert kvs(watch("output", WATCH | WAITCREATE, namespace="job-1")) == []
+        assert kvs.sent == []
+        kvs.one(self.create("job-1", GUEST))
+        kvs.get("output", namespace="job-1")
+        assert kvs.sent == [("job-exec.copy", {"id": 1})]
 
     def test_a_version_is_waited_for(self, kvs: FluxKvs) -> None:
         wait = asked("kvs.wait-version", {"rootseq": 2, "namespace": "primary"}, tag=7)
