@@ -242,7 +242,7 @@ OTHER_FORMATS = {
     "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),
     "cores/turn_records.py": ({"version"}, TURNS),
     "cores/recorded_plugins.py": ({"priority"}, TURNS),
-    "cores/resource/core.py": ({"reason"}, RESOURCE_LOG),
+    "cores/resource/core.py": ({"expiration", "reason"}, RESOURCE_LOG),
     "cores/resource/downs.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/administration.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/journal.py": ({"R", "online", "ranks"}, RESOURCE_LOG),

@@ -326,8 +326,9 @@ class ResourceCore(
     def _reload(self, request: Request) -> None:
         if self._definition.kept is None:
             raise unknown_method(topics.RESOURCE, "reload")
+        asked = flux.RELOAD.read(request)  # first, so that a wrong key is told whoever has what
         self._check_free()
-        self._outbox.send(self._definition.load(request))
+        self._outbox.send(self._definition.load(request, asked))
 
     def _check_free(self) -> None:
         if not self._groups.are_free:

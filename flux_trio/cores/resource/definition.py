@@ -94,9 +94,8 @@ class Definition(Part):
 
     # resource.reload
 
-    def load(self, request: Request) -> ReadFile:
-        """Begin to read the file of a request. Raises FluxError."""
-        asked = flux.RELOAD.read(request)
+    def load(self, request: Request, asked: flux.Reload) -> ReadFile:
+        """Begin to read the file that a request has asked for. Raises FluxError."""
         if asked.xml:
             text = (
                 "hwloc XML is not read: give R, as flux R encode and flux R parse-config write it"
