@@ -9,7 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flux_trio.protocols import ACQUIRE, ALLOC, EXEC_LINK, EXECUTION, HOOK, JOB, LINK, QUEUE, Table
+from flux_trio.protocols import (
+    ACQUIRE,
+    ALLOC,
+    EXEC_LINK,
+    EXECUTION,
+    GUEST_NAMESPACE,
+    HOOK,
+    JOB,
+    LINK,
+    QUEUE,
+    Table,
+)
 from flux_trio.views import draw_states, table_markdown
 
 DIRECTORY = Path(__file__).parent / "reference" / "tables"
@@ -20,6 +31,7 @@ TABLES: dict[str, Table[Any, Any]] = {
     "acquire": ACQUIRE,
     "execution": EXECUTION,
     "exec-link": EXEC_LINK,
+    "guest-namespace": GUEST_NAMESPACE,
     "hook": HOOK,
     "queue": QUEUE,
 }

@@ -39,6 +39,12 @@ from flux_trio.protocols.execution import (
     ExecLinkState,
     ExecState,
 )
+from flux_trio.protocols.guest_namespace import (
+    GUEST_NAMESPACE,
+    NamespaceEvent,
+    NamespaceState,
+    NamespaceStates,
+)
 from flux_trio.protocols.hook_states import (
     ASKING,
     AT_REST,
@@ -147,6 +153,7 @@ __all__ = [
     "EXEC_LINK",
     "EXPLAIN",
     "FLAGS",
+    "GUEST_NAMESPACE",
     "HOLDING",
     "HOOK",
     "INACTIVE_ADD",
@@ -210,6 +217,9 @@ __all__ = [
     "Link",
     "LinkEvent",
     "LinkState",
+    "NamespaceEvent",
+    "NamespaceState",
+    "NamespaceStates",
     "NotifyPlugins",
     "Operation",
     "PluginAction",

@@ -1,9 +1,9 @@
 """The guest namespace of a job (RFC 16), from its start request to its end.
 
 It is OPEN once the namespace is there, has its first events, and is linked at its place below the
-job. Nothing of the job runs before. When the job is over, the content is moved to that place, and
-only then is the end told. Who is killed before has told nothing of the end, and his successor is
-asked again. The namespace is removed last: while it is there, a successor finds it.
+job. No start is told before. When the job is over, the content is moved to that place, and only
+then is the end told. Who is killed before has told nothing of the end, and his successor is asked
+again. The namespace is removed last: while it is there, a successor finds it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from flux_trio.protocols.table import JobConversations, Member, Table
 class NamespaceState(Member):
     FINDING = "asked what is at its place"
     MAKING = "namespace asked for"
-    READING_LOG = "it was there: reading its exec eventlog"
-    READING_PLACES = "it was there: reading how much output it has"
+    READING = "it was there: reading its exec eventlog, and how much output it has"
     FURNISHING = "writing its first events"
     LINKING = "being linked at its place"
     OPEN = "takes events and output"
@@ -34,8 +33,7 @@ class NamespaceEvent(Member):
     MOVED = "its content is at its place"
     MADE = "namespace made"
     EXISTS = "namespace was there"
-    LOG_READ = "exec eventlog read"
-    PLACES_READ = "places read"
+    READ = "what was there is read"
     WRITTEN = "all that waited is written"
     LINKED = "linked"
     RELEASED = "final release of the job"
@@ -51,9 +49,8 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
     _S.FINDING,
     {
         _S.FINDING: {_E.NOTHING: _S.MAKING, _E.MOVED: _S.REMOVING, _E.FAILED: _S.BROKEN},
-        _S.MAKING: {_E.MADE: _S.FURNISHING, _E.EXISTS: _S.READING_LOG, _E.FAILED: _S.BROKEN},
-        _S.READING_LOG: {_E.LOG_READ: _S.READING_PLACES, _E.FAILED: _S.BROKEN},
-        _S.READING_PLACES: {_E.PLACES_READ: _S.FURNISHING, _E.FAILED: _S.BROKEN},
+        _S.MAKING: {_E.MADE: _S.FURNISHING, _E.EXISTS: _S.READING, _E.FAILED: _S.BROKEN},
+        _S.READING: {_E.READ: _S.FURNISHING, _E.FAILED: _S.BROKEN},
         _S.FURNISHING: {_E.WRITTEN: _S.LINKING, _E.FAILED: _S.BROKEN},
         _S.LINKING: {_E.LINKED: _S.OPEN, _E.FAILED: _S.BROKEN},
         _S.OPEN: {_E.RELEASED: _S.ENDING},
@@ -67,10 +64,8 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
     },
 )
 
-OPENING: Final = frozenset(
-    {_S.FINDING, _S.MAKING, _S.READING_LOG, _S.READING_PLACES, _S.FURNISHING, _S.LINKING}
-)
-"""The states in which the job waits before it may run."""
+OPENING: Final = frozenset({_S.FINDING, _S.MAKING, _S.READING, _S.FURNISHING, _S.LINKING})
+"""The states in which the job waits for its namespace."""
 
 
 class NamespaceStates(JobConversations[NamespaceState, NamespaceEvent]):

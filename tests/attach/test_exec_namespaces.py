@@ -188,10 +188,12 @@ def test_start_that_comes_again_without_reattach_launches_nothing_twice() -> Non
 
 @pytest.mark.parametrize("topic", ["kvs.namespace-create", "kvs.commit"])
 def test_job_without_a_namespace_fails_and_is_released(topic: str) -> None:
+    """Processes of it that an earlier service has left are ended before."""
     script = BridgeScript()
     script.kvs.errors[topic] = (Errno.EPERM, "not for you")
     script.start()
-    assert script.shell == []
+    assert script.shell == [Attach(7)]
+    script.unknown()
     (kind, raised), released = script.answers()
     assert (kind, raised["severity"], raised["type"]) == ("exception", 0, "exec")
     assert raised["note"].startswith("no guest namespace: ")

@@ -29,6 +29,7 @@ from tests.support.exec_script import (
 )
 
 LOG = job_key(7, "guest.exec.eventlog")
+EXEC_START = "job-exec.start"
 SHELL = f"{OWNER_USERID}-shell-{format_fluid(7, 'f58plain')}"
 STDIN = f"{SHELL}.stdin"
 
@@ -70,6 +71,54 @@ def test_the_first_events_are_there_before_the_start_is_told() -> None:
     assert init.context == {"service": SHELL, "leader-rank": 1, "size": 2}
     assert start.context == {"taskmap": {"version": 1, "map": [[0, 2, 1, 1]]}}
     assert names(told) == [("broker.register", {"service": SHELL})]
+
+
+def slow(command: str = "cat") -> ExecScript:
+    """Job 7 is launched, and the kvs has not made its namespace yet."""
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
+    script.held = {"kvs.namespace-create"}
+    (launch,) = to_shell(script.start(7, jobspec(command)))
+    assert isinstance(launch, Start)
+    return script
+
+
+def reports(actions: list[Any]) -> list[str]:
+    """The types of what the job manager is told."""
+    return [each.payload["type"] for each in actions if getattr(each, "topic", "") == EXEC_START]
+
+
+def test_a_job_is_launched_beside_its_namespace_and_its_start_waits_for_it() -> None:
+    script = slow()
+    assert reports(script(Started(7))) == []
+    assert events(script) == []
+    assert reports(script.let_go()) == ["start"]
+    assert events(script) == ["init", "starting", "shell.init", "shell.start"]
+
+
+def test_a_job_that_ends_before_its_namespace_is_there_has_all_of_it_later() -> None:
+    script = slow()
+    script(Started(7))
+    script(Done(7, 0, 1, sizes=[TaskSize(0, 6, 0)]))
+    assert events(script) == []
+    files = {(7, 0, "stdout"): b"hello\n"}
+    assert reports(files_read(script, script.let_go(), files)) == ["start", "finish", "release"]
+    assert outputs(script) == "hello\n"
+    assert events(script)[2:] == ["shell.init", "shell.start", "shell-exit", "complete", "done"]
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_job_whose_namespace_cannot_be_made_is_ended(is_started: bool) -> None:
+    script = slow()
+    if is_started:
+        script(Started(7))
+    script.errors["kvs.namespace-create"] = (Errno.ENOSPC, "there are too many")
+    actions = script.let_go()
+    if not is_started:
+        actions += script(Started(7))
+    assert to_shell(actions) == [Signal(7, 15)]
+    assert sorted(reports(actions)) == ["exception", "start"]
+    assert reports(script(Done(7, 15, 1, sizes=[TaskSize(0, 6, 0)]))) == ["finish", "release"]
+    assert outputs(script) == ""
 
 
 def test_the_last_events_come_with_the_end_and_the_name_is_given_back() -> None:

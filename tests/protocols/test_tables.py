@@ -17,6 +17,7 @@ from flux_trio.protocols import (
     ALLOC,
     EXEC_LINK,
     EXECUTION,
+    GUEST_NAMESPACE,
     HOOK,
     JOB,
     LINK,
@@ -32,6 +33,7 @@ from flux_trio.protocols import (
     Link,
     LinkEvent,
     LinkState,
+    NamespaceEvent,
     QueueEvent,
     Step,
     Table,
@@ -46,6 +48,7 @@ TABLES: dict[str, tuple[Table[Any, Any], type[Enum]]] = {
     "acquire": (ACQUIRE, AcquireEvent),
     "execution": (EXECUTION, ExecEvent),
     "exec-link": (EXEC_LINK, ExecLinkEvent),
+    "guest-namespace": (GUEST_NAMESPACE, NamespaceEvent),
     "hook": (HOOK, HookEvent),
     "queue": (QUEUE, QueueEvent),
 }

@@ -66,7 +66,7 @@ class BridgeScript:
 
     def _begin(self, kvs: FluxKvs | None) -> None:
         config = ExecConfig(output_limit=str(OUTPUT_BYTES))
-        guests = GuestSettings(INSTANCE.empty_root, copies_at_once=True, leader=INSTANCE.rank)
+        guests = GuestSettings(INSTANCE.empty_root, is_stored=True, leader=INSTANCE.rank)
         self.core = ExecCore(
             config, has_shell=True, service=SERVICE, edition=CURRENT, guests=guests
         )

@@ -55,6 +55,7 @@ def jobspec(*command: str, test: dict[str, Any] | None = None, **options: Any) -
 class ExecScript:
     """A core that has said hello. `kvs` is the content of its kvs; `errors` makes a topic fail.
 
+    Requests with the topics `held` are answered when they are let go.
     `down` has the targets that are down, with the reason for each idset.
     """
 
@@ -78,6 +79,8 @@ class ExecScript:
         self.kvs = {} if kvs is None else kvs
         self.down = {} if down is None else down
         self.errors: dict[str, tuple[int, str]] = {}
+        self.held: set[str] = set()
+        self._waiting: list[Request] = []
         self.refused_keys: set[str] = set()  # what has one of them is refused, once
         self.lookups: list[str] = []
         self.commits: list[list[list[str]]] = []
@@ -99,7 +102,11 @@ class ExecScript:
         while actions:
             answers = []
             for action in actions:
-                if isinstance(action, Request) and service_of(action.topic) in topics.KVS_SERVICES:
+                if isinstance(action, Request) and action.topic in self.held:
+                    self._waiting.append(action)
+                elif (
+                    isinstance(action, Request) and service_of(action.topic) in topics.KVS_SERVICES
+                ):
                     answers.append(self._kvs(action))
                 elif isinstance(action, Request) and action.topic == "job-manager.events-journal":
                     self.journal = action
@@ -110,6 +117,11 @@ class ExecScript:
                     left.append(action)
             actions = self.core.turn(now, answers) if answers else []
         return left
+
+    def let_go(self) -> list[Any]:
+        """Answer the requests that were held, and hold none any more."""
+        waiting, self._waiting, self.held = self._waiting, [], set()
+        return self(*map(self._kvs, waiting))
 
     def next_manager(self) -> None:
         """The job manager is lost, and the next one accepts the hello."""

@@ -297,10 +297,18 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case EndRead(jobid):
                 self._ends.end_read(jobid, response)
             case GuestCall():
-                if (ready := self._guests.answered(call, response)) is not None:
-                    self._preparing.prepare(ready)
+                self._guest_answered(call, response)
             case _:
                 assert_never(call)
+
+    def _guest_answered(self, call: GuestCall, response: Response) -> None:
+        job = self._guests.answered(call, response)
+        if job is None:
+            return
+        if job.phase is Phase.PREPARING and not job.lookups:
+            self._preparing.prepare(job)
+        elif job.killed:
+            self._runs.killed(job)
 
     def _hello_answered(self, response: Response) -> None:
         if self._manager.hello_answered(response):

@@ -9,15 +9,18 @@ For each job the kvs is asked in the order of the table GUEST_NAMESPACE:
 
     what is at job.<id>.guest             → nothing, a link, or the content of a namespace
     namespace-create job-<id>             → or it is there: read what an earlier service has left
-    commit init, starting                 → and the link; then the job may begin
-    commit shell.init, shell.start        → then its start is told
+    commit init, starting                 → and the link
+    commit shell.init, shell.start        → when the tasks run; then the start is told
     commit output and input, piece by piece, with how much is there
     commit shell-exit, complete; done     → when the processes have ended and all output is there
     the root of the namespace             → put at job.<id>.guest; then the end is told
     namespace-remove job-<id>
 
 In the kvs of this project `job-<id>` is a view of job.<id>.guest: link and root are answered, and
-not stored. There the output is copied when somebody reads it, or at the end; see `GuestSettings`.
+not stored. There the output is copied when somebody reads it, or at the end, and the job is
+launched meanwhile. flux-core's job manager does not ask again for a job that is canceled while no
+service is there. So with flux-core a job is launched when its namespace is linked, by which the
+next service finds it; see `GuestSettings`.
 """
 
 from __future__ import annotations
@@ -96,13 +99,14 @@ def job_of_shell(topic: str) -> JobId | None:
 class GuestSettings(msgspec.Struct, frozen=True):
     """How guest namespaces are kept.
 
-    `root` is the blobref of an empty directory of the kvs. With `copies_at_once` the output is in
-    the namespace while the job runs, whether it is read or not. Standard input is sent to the
-    broker of rank `leader`; None is the rank of the job's first node.
+    `root` is the blobref of an empty directory of the kvs. With `is_stored` the kvs is flux-core's:
+    a namespace is there before the job is launched, and the output is in it while the job runs,
+    whether it is read or not. Standard input is sent to the broker of rank `leader`; None is the
+    rank of the job's first node.
     """
 
     root: str = treeobj.empty_root("sha1")
-    copies_at_once: bool = False
+    is_stored: bool = False
     leader: int | None = None
 
 
@@ -133,7 +137,7 @@ class Guests(Part):
         self._inputs = inputs
         self._is_kept = settings is not None
         self._settings = settings or GuestSettings()
-        self._is_view = not self._settings.copies_at_once
+        self._is_view = not self._settings.is_stored
         self.states = NamespaceStates()
         self._ncopied = 0  # outputs that are being copied
         self._waiting = {}  # jobs that wait for one of them to end, in order
@@ -146,13 +150,18 @@ class Guests(Part):
         if not self._is_kept:
             return False
         job.guest = GuestNamespace()
+        if self._is_view:
+            self._starts.hold(job)
         flags = 0 if self._is_view else flux_kvs.TREEOBJ
         asked = flux_kvs.LookupAt(_place(job), flags, flux_kvs.PRIMARY)
         self._ask(job, GuestStep.FIND, topics.KVS_LOOKUP, flux_kvs.LOOKUP.write(asked))
-        return True
+        return not self._is_view
 
     def answered(self, call: GuestCall, response: Response) -> Job | None:
-        """Take an answer of the kvs; return the job that may go on with its start."""
+        """Take an answer of the kvs; return the job that need not wait for its namespace any more.
+
+        If it could not be made, the job has a fatal exception.
+        """
         job = self._jobs.get(call.id)
         if job is None or job.guest is None:  # it was told, and its namespace is removed
             self._check_removed(call.id, response)
@@ -163,9 +172,7 @@ class Guests(Part):
         except (FluxError, FormatError, msgspec.MsgspecError) as error:
             self._failed(job, call, error)
         self._changed[job.id] = None
-        if not was_opening or (state := self.states.of(job.id)) in OPENING or state is _S.BROKEN:
-            return None
-        return job
+        return job if was_opening and self.states.of(job.id) not in OPENING else None
 
     def _handle(self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response) -> None:
         match call.step:
@@ -175,11 +182,10 @@ class Guests(Part):
                 self._made(job, guest, response)
             case GuestStep.READ_LOG:
                 job.contents.read_log(value_in(response) or "")
-                self.states.step(job.id, _E.LOG_READ)
                 self._look_up(job, GuestStep.READ_PLACES, PLACES)
             case GuestStep.READ_PLACES:
                 job.contents.read_places(value_in(response) or "")
-                self._furnish(job, _E.PLACES_READ)
+                self._furnish(job, _E.READ)
             case GuestStep.LINK:
                 check(response)
                 self.states.step(job.id, _E.LINKED)
@@ -243,7 +249,8 @@ class Guests(Part):
         if NamespaceStates.table.allows(state, _E.FAILED):
             self.states.step(job.id, _E.FAILED)
         if state in OPENING:
-            self._starts.fail(job, f"no guest namespace: {error}")
+            job.is_stored = False
+            self._starts.exception(job, f"no guest namespace: {error}")
 
     def _log(self, jobid: JobId, step: GuestStep, error: Exception) -> None:
         name = format_fluid(jobid, "f58")
@@ -258,10 +265,16 @@ class Guests(Part):
 
     def started(self, job: Job) -> None:
         """Note that the tasks of `job` run; its start is told when that is written."""
-        now = self._outbox.now
         if job.guest is None:
-            job.contents.add(now, "shell.start")
+            job.contents.add(self._outbox.now, "shell.start")
             return
+        job.guest.is_started = True
+        self._starts.hold(job)
+        self._changed[job.id] = None
+
+    def _started(self, job: Job, guest: GuestNamespace) -> None:
+        """Write that the tasks run, in a namespace that is OPEN."""
+        now, guest.is_started = self._outbox.now, False
         assert job.resources is not None
         shell = exec_requests.ShellInit(
             shell_service(job), self._leader(job), len(job.resources.ranks)
@@ -271,12 +284,11 @@ class Guests(Part):
             job.contents.output += log_begins(now, job.ntasks, job.output_paths, job.remarks)
             job.contents.more += self._inputs.begins(job)
         job.contents.shells_started(now, shell, job.nodes)
-        job.guest.has_service = True
+        guest.has_service = True
         self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
-        self._starts.hold(job)
-        self._changed[job.id] = None
-        if self._settings.copies_at_once or job.guest.is_read or job.reattach:
-            self._copy(job, job.guest)
+        is_over = job.phase is Phase.STORING
+        if self._settings.is_stored or guest.is_read or job.reattach or is_over:
+            self._copy(job, guest)
 
     def copy(self, jobid: JobId) -> None:
         """Store the output of a job that runs, or as soon as it does: somebody reads it."""
@@ -389,6 +401,8 @@ class Guests(Part):
 
     def _go_on(self, job: Job, guest: GuestNamespace) -> None:
         state = self.states.of(job.id)
+        if state is _S.OPEN and guest.is_started:
+            self._started(job, guest)
         if state in (_S.CLOSED, _S.BROKEN):
             if job.status is not None and job.phase is Phase.STORING:
                 self._starts.finish(job, job.status)
@@ -425,7 +439,7 @@ class Guests(Part):
         self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response
     ) -> None:
         guest.is_writing = False
-        if job.phase is not Phase.OVER:
+        if job.phase is not Phase.OVER and self.states.of(job.id) is _S.OPEN:
             self._starts.let_go(job)
         self._attachments.copy_more(job.id, call.npieces)
         if response.errnum and call.npieces:

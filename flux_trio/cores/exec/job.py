@@ -62,6 +62,7 @@ class GuestNamespace(msgspec.Struct, eq=False):
     is_read: bool = False  # somebody reads its output
     copying: Copying = Copying.NOT_YET
     npieces: int = 0  # of output that wait to be written
+    is_started: bool = False  # the tasks run, and that is not written yet
     has_service: bool = False  # a name is registered, by which Flux's programs send input
 
 
