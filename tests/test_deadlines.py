@@ -30,6 +30,7 @@ THREADS_THAT_ARE_WAITED_FOR: Final = {
     ("flux_trio/shell/job_cgroups.py", "_move_in_thread"): "the shell host does not end meanwhile",
     ("flux_trio/shell/job_cgroups.py", "kill"): "the shell host does not end meanwhile",
     ("flux_trio/shell/jobs.py", "read_outputs"): "the shell host does not end meanwhile",
+    ("flux_trio/shell/jobs.py", "_copy_lines"): "the shell host does not end meanwhile",
     ("flux_trio/shell/jobs.py", "remove_directory"): "the shell host does not end meanwhile",
     ("flux_trio/jobtap/builtins/perilog.py", "_run"): "a task of a plugin is abandoned",
     ("plugins/multifactor.py", "_tend"): "a task of a plugin is abandoned",
