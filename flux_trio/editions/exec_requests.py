@@ -41,14 +41,10 @@ class Stdin(msgspec.Struct, frozen=True):
 
 
 class Attach(msgspec.Struct, frozen=True):
-    """The <service>.attach request; the responses are RFC 24's.
-
-    With `sentinel` one without output follows what is there already.
-    """
+    """The <service>.attach request; the responses are RFC 24's."""
 
     id: JobId
     credit: CreditKey | None = None
-    sentinel: bool | None = None
 
 
 class Expiration(msgspec.Struct, frozen=True):
@@ -80,7 +76,10 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """The <service>.copy request: store the output of a job in the kvs while the job runs."""
+    """The <service>.copy request: store the output of a job in the kvs while the job runs.
+
+    The response is empty, and comes when what is there already is stored.
+    """
 
     id: JobId
 

@@ -1,10 +1,7 @@
 """RFC 24, Flux Job Standard I/O: the contexts of the events of an output eventlog.
 
 The responses of `job-exec.attach` are contexts of data events too. `note` in them is our own: it
-tells a person something about the output, and has no data; `level` is how grave it is. Nor has one
-with `path`, which says that the stream goes to a file, or with `buffer`, which says that readers do
-not wait for whole lines, or with `sentinel`, which comes after all that was there when one began to
-read.
+tells a person something about the output, and has no data; `level` is how grave it is.
 
 Bytes are base64 in a data event if they are not UTF-8, or if JSON would need more than twice as
 many bytes for them (it does for zeros).
@@ -15,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -49,9 +46,6 @@ class Data(msgspec.Struct, frozen=True):
     eof: bool | None = None
     note: str | None = None
     level: int | None = None
-    path: str | None = None
-    buffer: Literal["none"] | None = None
-    sentinel: bool | None = None
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -60,10 +54,6 @@ class Redirect(msgspec.Struct, frozen=True):
     stream: str
     rank: str
     path: str
-
-    def piece(self) -> Data:
-        """The response of `job-exec.attach` that tells it."""
-        return Data(self.stream, self.rank, "", path=self.path)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -105,9 +95,19 @@ def _more_than_doubles(data: bytes) -> bool:
     return escaped * (_ESCAPE_BYTES - 1) > len(data)
 
 
-def header(ntasks: int) -> Header:
-    """The header of an output of so many tasks."""
-    return Header(1, dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, ntasks))
+def header(ntasks: int, *, is_unbuffered: bool = False) -> Header:
+    """The header of an output of so many tasks.
+
+    The option `buffer` is our own: readers of standard output do not wait for whole lines.
+    """
+    options = {"buffer": "none"} if is_unbuffered else {}
+    return Header(1, dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, ntasks), options)
+
+
+def is_unbuffered(context: Mapping[str, Any]) -> bool:
+    """Whether the context of a header says that lines are not to be waited for."""
+    options = context.get("options")
+    return isinstance(options, dict) and options.get("buffer") == "none"
 
 
 def input_header() -> Header:
@@ -149,38 +149,6 @@ def message_in(context: Mapping[str, Any]) -> Message:
     level = context.get("level")
     known = level if isinstance(level, int) else int(Level.WARNING)
     return Message(known, str(context.get("message", "")))
-
-
-def note_in(piece: Mapping[str, Any]) -> Message | None:
-    """The message of a response of `job-exec.attach` that tells one; None for another."""
-    note = piece.get("note")
-    return None if note is None else message_in({"message": note, "level": piece.get("level")})
-
-
-def unbuffered(stream: str) -> Data:
-    """The response of `job-exec.attach` that says that lines are not to be waited for."""
-    return Data(stream, "0", "", buffer="none")
-
-
-def sentinel() -> Data:
-    """The response of `job-exec.attach` that follows what was there at its beginning."""
-    return Data("stdout", "0", "", sentinel=True)
-
-
-def is_sentinel(piece: Mapping[str, Any]) -> bool:
-    """Whether a response of `job-exec.attach` is that."""
-    return piece.get("sentinel") is True
-
-
-def is_unbuffered(piece: Mapping[str, Any]) -> bool:
-    """Whether a response of `job-exec.attach` says that."""
-    return piece.get("buffer") == "none"
-
-
-def redirect_in(piece: Mapping[str, Any]) -> Redirect | None:
-    """The file that a response of `job-exec.attach` tells; None for another."""
-    path = piece.get("path")
-    return None if path is None else Redirect(*place_in(piece), str(path))
 
 
 def write(context: Header | Data | Redirect | Message) -> dict[str, Any]:

@@ -360,21 +360,15 @@ def test_stored_output_comes_piece_by_piece_and_its_note_last(credit: int | None
     assert found["0", "stderr"] == [f"stdout: 7 of {LONG} bytes truncated"]
 
 
-def test_a_reader_is_told_of_files_and_warnings_first_and_last_what_is_not_kept() -> None:
+def test_a_reader_is_told_of_warnings_first_and_last_what_is_not_kept() -> None:
     """It has all of the output of a job that it follows; what is stored has less."""
     files = {(7, 1, "stderr"): b"x" * 12}
     script = ExecScript(output_limit="10")
-    options = {"mode": "wrong", "stdout": {"type": "file", "path": "{{task.id}}"}}
-    options["stderr"] = {"type": "kvs"}
-    options["stdout"]["buffer"] = {"type": "none"}
-    script.started(
-        7, jobspec(ntasks=2, attributes={"system.shell.options.output": options}), resources({0: 2})
-    )
+    mode = {"system.shell.options.output.mode": "wrong"}
+    script.started(7, jobspec(ntasks=2, attributes=mode), resources({0: 2}))
     actions = script(attach_with(None))
-    unbuffered, first, second = streamed(actions)
-    assert unbuffered["buffer"] == "none"
+    (first,) = streamed(actions)
     assert (first["note"][:32], first["level"]) == ("output: ignoring invalid output.", 4)
-    assert (second["stream"], second["rank"], second["path"]) == ("stdout", "[0-1]", "{{task.id}}")
     actions += script(Done(7, 0, 2, [], [TaskSize(1, 0, 12)]))
     found = _read_to_the_end(script, actions, files, None)
     assert b"".join(found["1", "stderr"]) == b"x" * 12

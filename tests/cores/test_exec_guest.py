@@ -7,15 +7,17 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
+from flux_trio.cores.exec.calls import POLL
 from flux_trio.cores.exec.guest import GuestSettings, job_of_shell, with_input
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_BYTES_MAX
 from flux_trio.cores.exec.vocabulary import ShellLost
-from flux_trio.cores.turns import SetTimer
+from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.editions import CURRENT
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
-from flux_trio.messages import Errno, Request
+from flux_trio.messages import Errno, Request, Response
 from flux_trio.shell.protocol import Attach, Done, Fed, Feed, Signal, Start, Started, TaskSize
 from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
 from tests.support.exec_script import (
@@ -187,6 +189,54 @@ def test_output_is_copied_while_the_job_runs_once_somebody_reads_it() -> None:
     assert outputs(script) == ""
     files_read(script, script(asked("job-exec.copy", {"id": 7})), files)
     assert outputs(script) == "hello\n"
+
+
+def test_a_reader_is_answered_when_what_was_there_is_stored() -> None:
+    files = {(7, 0, "stdout"): b"hello\n"}
+    script = running()
+    copy = asked("job-exec.copy", {"id": 7}, tag=5)
+    actions = script(copy)
+    assert COPIED not in answers_in(actions)
+    script.held = {"kvs.commit"}
+    assert COPIED not in answers_in(files_read(script, actions, files))
+    assert COPIED in answers_in(files_read(script, script.let_go(), files))
+    assert outputs(script) == "hello\n"
+    again = script(msgspec.structs.replace(copy, matchtag=6))  # it waits for the next round
+    assert answers_in(again) == []
+    files[7, 0, "stdout"] += b"world\n"
+    polled = script(TimerFired(POLL))
+    assert answers_in(files_read(script, polled, files)) == [("job-exec.copy", 6)]
+    assert outputs(script) == "hello\nworld\n"
+
+
+def test_a_reader_who_comes_before_the_start_or_after_the_end_is_answered_at_once() -> None:
+    copy = asked("job-exec.copy", {"id": 7}, tag=5)
+    script = slow()
+    assert answers_in(script(copy)) == [COPIED]
+    script = running()
+    script(Done(7, 0, 1))
+    assert answers_in(script(copy)) == [COPIED]
+    assert answers_in(ExecScript()(copy)) == [COPIED]
+
+
+def test_a_reader_is_answered_when_the_job_ends_and_not_when_he_is_gone() -> None:
+    for is_gone in (False, True):
+        script = running()
+        actions = script(asked("job-exec.copy", {"id": 7}, tag=5, by="alice"))
+        if is_gone:
+            script(gone("job-exec", "alice"))
+        actions += script(Done(7, 0, 1, sizes=[TaskSize(0, 6, 0)]))
+        told = answers_in(files_read(script, actions, {(7, 0, "stdout"): b"hello\n"}))
+        assert (COPIED in told) is not is_gone
+
+
+COPIED = ("job-exec.copy", 5)
+
+
+def answers_in(actions: list[Any]) -> list[tuple[str, int]]:
+    """Topic and matchtag of the answers to requests about output."""
+    answers = [each for each in actions if isinstance(each, Response)]
+    return [(each.topic, each.matchtag) for each in answers if each.topic == "job-exec.copy"]
 
 
 def test_output_that_nobody_reads_is_copied_at_the_end() -> None:

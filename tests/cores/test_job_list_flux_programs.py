@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_list.constraint import NODES_MAX, parse_constraint
+from flux_trio.cores.stored_jobs import PIECE_CHARS, output_key
 from flux_trio.formats import (
     Event,
     ResourceSet,
@@ -17,8 +18,8 @@ from flux_trio.formats import (
     job_key,
     parse_event,
 )
-from flux_trio.messages import Errno, FluxError, Request, Response
-from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
+from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
 from tests.support.counting import count_steps
@@ -226,72 +227,116 @@ def test_a_cancel_that_wants_no_answer_ends_the_stream_regularly(listed: ListedJ
 # --- output of a job that runs
 
 
-def watch_output(listed: ListedJobs, tag: int = 5) -> Request:
+def watch_output(listed: ListedJobs, flags: int = 0) -> Request:
     """Follow the output of job 2; the request to the execution service."""
     listed.now = 2000.0
-    payload = {"id": 2, "path": "guest.output", "flags": 0}
-    assert listed.ask(WATCH, payload, streaming=True, tag=tag) == []
-    attach = listed.asked_exec.pop()
-    assert (attach.topic, attach.payload) == ("job-exec.attach", {"id": 2})
-    return attach
+    payload = {"id": 2, "path": "guest.output", "flags": flags}
+    assert listed.ask(WATCH, payload, streaming=True, tag=5) == []
+    (copy,) = listed.asked_exec
+    assert (copy.topic, copy.payload) == ("job-exec.copy", {"id": 2})
+    return copy
 
 
-def piece(attach: Request, text: str, stream: str = "stdout") -> Response:
-    data = {"stream": stream, "rank": "0", "data": text}
-    return Response(attach.topic, data, 0, attach.matchtag, STREAMING)
+def output(number: int, *events: Event) -> list[str]:
+    """The op by which the execution service adds to the piece of output with that number."""
+    return ["append", job_key(2, output_key(number)), format_eventlog(events)]
 
 
-def events_in(listed: ListedJobs) -> list[Any]:
-    """The events of the lines that were sent."""
-    return [msgspec.json.decode(told["event"]) for _, told in listed.take_sent()]
+def piece(text: str, stream: str = "stdout") -> Event:
+    return Event(5.0, "data", {"stream": stream, "rank": "0", "data": text})
+
+
+def told(listed: ListedJobs) -> list[tuple[str, str]]:
+    """Stream and data of the events that were sent."""
+    events = [msgspec.json.decode(payload["event"]) for _, payload in listed.take_sent()]
+    return [(each["context"]["stream"], each["context"]["data"]) for each in events]
 
 
 def test_each_line_is_an_event_and_the_beginning_of_one_waits_for_its_rest(
     listed: ListedJobs,
 ) -> None:
-    attach = watch_output(listed)
-    listed.turn(piece(attach, "a\nb\nc"), piece(attach, "?", "stderr"), piece(attach, "d\n\n"))
-    _, *told = events_in(listed)
-    assert [(each["context"]["stream"], each["context"]["data"]) for each in told] == [
+    listed.turn(respond(watch_output(listed)))
+    listed.commit(output(0, piece("a\nb\nc"), piece("?", "stderr"), piece("d\n\n")))
+    assert told(listed) == [
         ("stdout", "a\n"),
         ("stdout", "b\n"),
         ("stderr", "?"),
         ("stdout", "cd\n"),
         ("stdout", "\n"),
     ]
-    listed.turn(piece(attach, "no end"))
-    assert events_in(listed) == []
-    listed.turn(Response(attach.topic, None, Errno.ENODATA, attach.matchtag))
-    (_, told_last), end = listed.take_sent()
-    assert msgspec.json.decode(told_last["event"])["context"]["data"] == "no end"
+    listed.commit(output(0, piece("no end")))
+    assert listed.take_sent() == []
+    listed.tell_all(2, ending(), len(running()))
+    (_, last), end = listed.take_sent()
+    assert msgspec.json.decode(last["event"])["context"]["data"] == "no end"
     assert end == (Errno.ENODATA, None)
 
 
-def test_a_sentinel_of_output_follows_what_was_there(listed: ListedJobs) -> None:
-    payload = {"id": 2, "path": "guest.output", "flags": 2}
-    listed.now = 2000.0
-    listed.ask(WATCH, payload, streaming=True, tag=5)
-    attach = listed.asked_exec.pop()
-    assert attach.payload == {"id": 2, "sentinel": True}
-    told = {"stream": "stdout", "rank": "0", "data": "", "sentinel": True}
-    listed.turn(
-        piece(attach, "a\n"),
-        Response(attach.topic, told, 0, attach.matchtag, STREAMING),
-        piece(attach, "b\n"),
-    )
-    _, _, sentinel, after = listed.take_sent()
+@pytest.mark.parametrize("length", [1, PIECE_CHARS])
+def test_a_sentinel_of_output_follows_what_was_there(listed: ListedJobs, length: int) -> None:
+    copy = watch_output(listed, flags=2)
+    listed.commit(output(0, piece("a" * length)), output(1, piece("b\n")))
+    if length == 1:
+        listed.commit(["unlink", job_key(2, output_key(1))])
+    assert listed.take_sent() == []
+    listed.turn(respond(copy))
+    *before, sentinel = listed.take_sent()
+    assert len(before) == (2 if length > 1 else 0)
     assert sentinel == (0, None)
-    assert after[1] is not None
-    listed.turn(Response(attach.topic, None, Errno.ENODATA, attach.matchtag))
+    listed.commit(output(int(length > 1), piece("c\n")))
+    assert len(told(listed)) == 1
+
+
+def test_output_goes_on_in_its_next_piece(listed: ListedJobs) -> None:
+    listed.turn(respond(watch_output(listed)))
+    listed.commit(output(0, piece("a\n"), piece("b" * PIECE_CHARS + "\n")))
+    assert len(listed.take_sent()) == 2
+    listed.commit(output(1, piece("c\n")))
+    assert told(listed) == [("stdout", "c\n")]
+    listed.commit(output(1, piece("d\n")))
+    assert told(listed) == [("stdout", "d\n")]
+    listed.tell_all(2, ending(), len(running()))
     assert listed.take_sent() == [(Errno.ENODATA, None)]
 
 
 def test_without_a_buffer_no_line_waits_for_its_rest(listed: ListedJobs) -> None:
-    attach = watch_output(listed)
-    told = {"stream": "stdout", "rank": "0", "data": "", "buffer": "none"}
-    listed.turn(Response(attach.topic, told, 0, attach.matchtag, STREAMING))
-    listed.turn(piece(attach, "prompt:"))
-    assert [each["context"].get("data") for each in events_in(listed)] == [None, "prompt:"]
+    listed.turn(respond(watch_output(listed)))
+    header = Event(5.0, "header", {"version": 1, "options": {"buffer": "none"}})
+    listed.commit(output(0, header, piece("prompt:")))
+    (_, prompt) = listed.take_sent()
+    assert msgspec.json.decode(prompt[1]["event"])["context"]["data"] == "prompt:"
+
+
+def test_a_note_comes_after_the_line_that_was_begun(listed: ListedJobs) -> None:
+    listed.turn(respond(watch_output(listed)))
+    listed.commit(output(0, piece("a"), Event(5.0, "log", {"level": 4, "message": "beware"})))
+    names = [msgspec.json.decode(payload["event"])["name"] for _, payload in listed.take_sent()]
+    assert names == ["data", "log"]
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_output_that_nobody_can_tell_of_is_read_when_the_job_is_over(
+    listed: ListedJobs, is_answered: bool
+) -> None:
+    copy = watch_output(listed)
+    if is_answered:
+        listed.turn(respond_error(copy, Errno.ENOSYS, "gone"))
+    listed.tell_all(2, [Event(5.0, "memo", {"a": 1})], len(running()))
+    assert listed.take_sent() == []
+    line = format_event(piece("late\n"))
+    listed.commit(["put", job_key(2, "guest.output"), line])
+    listed.tell_all(2, ending(), len(running()) + 1)
+    assert listed.take_sent() == [(0, {"event": line}), (Errno.ENODATA, None)]
+    listed.turn(respond(copy))  # it comes too late
+    assert listed.take_sent() == []
+
+
+def test_who_has_enough_output_is_forgotten(listed: ListedJobs) -> None:
+    copy = watch_output(listed)
+    listed.request(asked(f"{WATCH}-cancel", {"matchtag": 5}))
+    listed.turn(respond(copy))
+    listed.commit(output(0, piece("a\n")))
+    assert listed.take_sent() == []
 
 
 def test_stored_output_comes_line_by_line_too(listed: ListedJobs) -> None:
@@ -316,56 +361,6 @@ def test_stored_output_comes_line_by_line_too(listed: ListedJobs) -> None:
         {"stream": "stdout", "rank": "0-1", "eof": True},
     ]
     assert [each.timestamp for each in told] == [5.0, 5.0, 6.0, 6.0, 6.0, 7.0, 7.0]
-
-
-def test_files_and_notes_of_a_job_that_runs_are_events(listed: ListedJobs) -> None:
-    attach = watch_output(listed)
-    file = {"stream": "stdout", "rank": "0", "data": "", "path": "out"}
-    note = {"stream": "stderr", "rank": "0", "data": "", "note": "beware", "level": 4}
-    for each in (file, note):
-        listed.turn(Response(attach.topic, each, 0, attach.matchtag, STREAMING))
-    _, redirect, log = events_in(listed)
-    assert (redirect["name"], redirect["context"]["path"]) == ("redirect", "out")
-    assert (log["name"], log["context"]) == ("log", {"level": 4, "message": "beware"})
-
-
-def test_output_of_a_job_that_runs_comes_from_the_execution_service(listed: ListedJobs) -> None:
-    attach = watch_output(listed)
-    listed.turn(piece(attach, "a\n"), piece(attach, "b\n"))
-    header, first, second = events_in(listed)
-    assert (header["name"], header["context"]["version"]) == ("header", 1)
-    assert [each["context"]["data"] for each in (first, second)] == ["a\n", "b\n"]
-    listed.turn(Response(attach.topic, None, Errno.ENODATA, attach.matchtag))
-    assert listed.take_sent() == [(Errno.ENODATA, None)]
-
-
-def test_output_that_nobody_can_tell_of_is_read_when_the_job_is_over(listed: ListedJobs) -> None:
-    attach = watch_output(listed)
-    listed.turn(Response(attach.topic, "gone", Errno.ENOSYS, attach.matchtag))
-    assert listed.take_sent() == []
-    line = format_event(Event(5.0, "data", {"stream": "stdout", "rank": "0", "data": "late\n"}))
-    listed.commit(["put", job_key(2, "guest.output"), line])
-    listed.tell_all(2, ending(), len(running()))
-    told = listed.take_sent()
-    assert told == [(0, {"event": line}), (Errno.ENODATA, None)]
-
-
-def test_output_whose_source_is_lost_in_the_middle_ends_with_that_error(listed: ListedJobs) -> None:
-    attach = watch_output(listed)
-    listed.turn(piece(attach, "a"))
-    listed.take_sent()
-    listed.turn(Response(attach.topic, "job-exec is gone", Errno.ENOSYS, attach.matchtag))
-    assert listed.take_sent() == [(Errno.ENOSYS, "job-exec is gone")]
-
-
-def test_who_has_enough_output_cancels_it_at_the_source(listed: ListedJobs) -> None:
-    attach = watch_output(listed)
-    listed.request(asked(f"{WATCH}-cancel", {"matchtag": 5}))
-    (cancel,) = listed.asked_exec
-    assert (cancel.topic, cancel.payload) == (
-        "job-exec.attach-cancel",
-        {"matchtag": attach.matchtag},
-    )
 
 
 # --- changes of jobs

@@ -22,7 +22,6 @@ from flux_trio.cores.exec.output import (
     data_pieces,
     file_number,
     logged_pieces,
-    redirects,
     warning,
     whole_length,
 )
@@ -96,7 +95,6 @@ class Attachments(Part):
             check_job_access(request, job.userid)
         self._of_user.count_opened(request.userid)
         attachment = Attachment(request, Credit(payload.credit), jobid)
-        attachment.owes_sentinel = payload.sentinel is True
         self._streams.add(attachment)
         if job is not None:
             self._follow(attachment, job)
@@ -111,6 +109,11 @@ class Attachments(Part):
         attachment = Attachment(request, Credit(credit), job.id)
         self._streams.add(attachment)
         self._follow(attachment, job)
+
+    def say_when_read(self, jobid: JobId) -> None:
+        """Let a copy, if it is under way, say when all that is there now is in `copied`."""
+        if (attachment := self._streams.get((_COPIES, jobid))) is not None:
+            attachment.owes_sentinel = True
 
     def copy_more(self, jobid: JobId, npieces: int) -> None:
         """Go on with a copy, if it is under way: `npieces` of it were taken."""
@@ -236,7 +239,7 @@ class Attachments(Part):
         else:
             if attachment.owes_sentinel:
                 attachment.owes_sentinel = False
-                self._say(attachment, rfc24.sentinel())
+                self._send(attachment, respond_stream(attachment.request, None))
             self._idle.setdefault(attachment.request.userid, {})[attachment.stream] = attachment
             self._poll_later()
 
@@ -281,12 +284,8 @@ class Attachments(Part):
         if attachment.has_begun or job.start is None or job.phase is Phase.OVER:
             return
         attachment.has_begun = True
-        if job.is_unbuffered:
-            self._say(attachment, rfc24.unbuffered("stdout"))
         for remark in job.remarks:
             self._say(attachment, remark.piece())
-        for redirect in redirects(job.ntasks, job.output_paths):
-            self._say(attachment, redirect.piece())
 
     def _poll_later(self) -> None:
         if POLL not in self._outbox.timers:

@@ -29,7 +29,7 @@ class Attachment(JobStream):
     found: bool = False  # this round has found something
     more: bool = False  # a file had as many bytes as were asked for
     all_written: bool = False  # the job had ended when the round began
-    owes_sentinel: bool = False  # its reader wants to know when it has what was there
+    owes_sentinel: bool = False  # of a copy: readers wait until it has what is there now
     has_begun: bool = False  # what there is to say before the output was said
     # In the KVS
     piece: int = 0  # number of the key

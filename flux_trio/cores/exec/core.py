@@ -171,7 +171,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 f"{service}.{topics.START_METHOD}": self._start,
                 f"{service}.{_method(topics.EXEC_EXPIRATION)}": self._expiration,
                 f"{service}.{_method(topics.EXEC_SETTLED)}": self._manager.wait_settled,
-                f"{service}.{_method(topics.EXEC_COPY)}": self._copy,
+                f"{service}.{_method(topics.EXEC_COPY)}": self._guests.copy,
             },
             for_all={
                 f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
@@ -402,11 +402,6 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._journal.expiration_changed(job.id, payload.expiration)
         self._outbox.send(respond(request))
 
-    def _copy(self, request: Request) -> None:
-        """Store the output of a job while it runs, because somebody reads it there."""
-        self._guests.copy(exec_requests.COPY.read(request).id)
-        self._outbox.send(respond(request))
-
     def _input(self, request: Request) -> None:
         self._inputs.write(request, self._real.is_connected)
 
@@ -436,6 +431,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _disconnect(self, request: Request) -> None:
         self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
+        self._guests.leave(request.sender)
         self._manager.forget(request.sender)
         if request.sender == self._manager.sender:
             self._starts.mark_undelivered()

@@ -35,7 +35,6 @@ from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase, namespace_of
 from flux_trio.cores.exec.keeping import truncated
-from flux_trio.cores.exec.output import log_begins
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.kvs_calls import check, commit_values, value_in
 from flux_trio.cores.state import Part
@@ -51,7 +50,17 @@ from flux_trio.formats import (
     value_at,
 )
 from flux_trio.formats.meanings import JobId, JsonObject
-from flux_trio.messages import Errno, Flag, FluxError, Level, Payload, Request, Response, topics
+from flux_trio.messages import (
+    Errno,
+    Flag,
+    FluxError,
+    Level,
+    Payload,
+    Request,
+    Response,
+    respond,
+    topics,
+)
 from flux_trio.protocols.guest_namespace import (
     OPENING,
     NamespaceEvent,
@@ -119,6 +128,7 @@ class Guests(Part):
     states: NamespaceStates
     _ncopied: int
     _waiting: dict[JobId, None]
+    _readers: dict[JobId, list[Request]]
     _changed: dict[JobId, None]
 
     def __init__(
@@ -141,6 +151,7 @@ class Guests(Part):
         self.states = NamespaceStates()
         self._ncopied = 0  # outputs that are being copied
         self._waiting = {}  # jobs that wait for one of them to end, in order
+        self._readers = {}  # who wait until what is there is stored
         self._changed = {}  # namespaces to look at when all inputs of the turn are taken
 
     # A namespace is made
@@ -281,7 +292,7 @@ class Guests(Part):
         )
         job.contents.limit = job.output_limit
         if "shell.init" not in job.contents.names:
-            job.contents.output += log_begins(now, job.ntasks, job.output_paths, job.remarks)
+            job.contents.output += job.output_begins(now)
             job.contents.more += self._inputs.begins(job)
         job.contents.shells_started(now, shell, job.nodes)
         guest.has_service = True
@@ -290,14 +301,33 @@ class Guests(Part):
         if self._settings.is_stored or guest.is_read or job.reattach or is_over:
             self._copy(job, guest)
 
-    def copy(self, jobid: JobId) -> None:
-        """Store the output of a job that runs, or as soon as it does: somebody reads it."""
+    def copy(self, request: Request) -> None:
+        """<service>.copy: store the output of a job that runs, since somebody reads it.
+
+        The answer comes when what is there now is stored; at once if the job has not started.
+        """
+        jobid = exec_requests.COPY.read(request).id
         job = self._jobs.get(jobid)
-        if job is None or job.guest is None:
-            return
-        job.guest.is_read = True
-        if job.phase is Phase.RUNNING and job.guest.has_service:
-            self._copy(job, job.guest)
+        guest = None if job is None else job.guest
+        if job is not None and guest is not None:
+            guest.is_read = True
+            if guest.has_service and job.phase is Phase.RUNNING:
+                self._copy(job, guest)
+        if guest is None or guest.copying in (Copying.NOT_YET, Copying.DONE):
+            self._outbox.send(respond(request))
+        elif request.wants_response:
+            self._readers.setdefault(jobid, []).append(request)
+            self._attachments.say_when_read(jobid)
+
+    def leave(self, sender: str) -> None:
+        """Forget the readers who are gone."""
+        for jobid, waiting in self._readers.items():
+            self._readers[jobid] = [each for each in waiting if each.sender != sender]
+
+    def _answer_readers(self, job: Job, guest: GuestNamespace) -> None:
+        guest.is_current = False
+        for request in self._readers.pop(job.id, ()):
+            self._outbox.send(respond(request))
 
     def _copy(self, job: Job, guest: GuestNamespace) -> None:
         if guest.copying is Copying.NOT_YET and self.states.of(job.id) is _S.OPEN:
@@ -305,18 +335,20 @@ class Guests(Part):
             self._waiting[job.id] = None
 
     def _piece_came(self, jobid: JobId, response: Response) -> None:
-        """Take a piece of a job's output, or the end of its output."""
+        """Take a piece of a job's output, the end of what is there now, or the end of it all."""
         job = self._jobs.get(jobid)
         if response.errnum:
             self._ncopied -= 1
         if job is None or job.guest is None:
             return
         self._changed[jobid] = None
+        piece = rfc24.piece_in(response)
+        job.guest.is_current |= piece is None
         if response.errnum:
             job.guest.copying = Copying.DONE
             if response.errnum != Errno.ENODATA:
                 self._refused(job, response)
-        elif (piece := rfc24.piece_in(response)) is not None:
+        elif piece is not None:
             job.contents.add_piece(self._outbox.now, piece)
             job.guest.npieces += 1
 
@@ -362,7 +394,7 @@ class Guests(Part):
         self._waiting.pop(job.id, None)
         if self._attachments.end_copy(job.id):  # the job has not ended by its tasks
             self._ncopied -= 1
-        guest.copying = Copying.DONE
+        guest.copying, guest.is_current = Copying.DONE, True
         if guest.has_service:
             self._outbox.send(_named(topics.BROKER_UNREGISTER, shell_service(job)))
         self._go_on(job, guest)
@@ -398,6 +430,8 @@ class Guests(Part):
         job.guest.copying = Copying.UNDER_WAY
         self._ncopied += 1
         self._attachments.copy(job, COPY_CREDIT)
+        if jobid in self._readers:
+            self._attachments.say_when_read(jobid)
 
     def _go_on(self, job: Job, guest: GuestNamespace) -> None:
         state = self.states.of(job.id)
@@ -408,7 +442,7 @@ class Guests(Part):
                 self._starts.finish(job, job.status)
             self._starts.let_go(job)
         elif guest.is_writing or self._write(job, guest):
-            pass
+            return
         elif state is _S.FURNISHING:
             self.states.step(job.id, _E.WRITTEN)
             self._put(job, GuestStep.LINK, treeobj.link(namespace_of(job.id)))
@@ -422,6 +456,8 @@ class Guests(Part):
             self._complete(job, guest)
         elif state is _S.OPEN:
             self._starts.let_go(job)
+        if guest.is_current:
+            self._answer_readers(job, guest)
 
     def _write(self, job: Job, guest: GuestNamespace) -> bool:
         """Write what waits; return whether there was anything."""

@@ -12,6 +12,7 @@ from flux_trio.cores.exec.exits import ExitRules, WarningSignal
 from flux_trio.cores.exec.guest_contents import Contents
 from flux_trio.cores.exec.input_options import InputRules
 from flux_trio.cores.exec.keeping import Keeping
+from flux_trio.cores.exec.output import log_begins
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog
@@ -60,6 +61,7 @@ class GuestNamespace(msgspec.Struct, eq=False):
     is_old: bool = False  # an earlier service has written in it
     is_writing: bool = False  # a WRITE is under way
     is_read: bool = False  # somebody reads its output
+    is_current: bool = False  # what was there of its output a moment ago has been read
     copying: Copying = Copying.NOT_YET
     npieces: int = 0  # of output that wait to be written
     is_started: bool = False  # the tasks run, and that is not written yet
@@ -123,6 +125,12 @@ class Job(msgspec.Struct, eq=False):
         since then, the durations stay the same.
         """
         return self.expiration + self.stepped if self.expiration else 0.0
+
+    def output_begins(self, now: float) -> list[Event]:
+        """Return the first events of the log of the output, once the job was laid out."""
+        return log_begins(
+            now, self.ntasks, self.output_paths, self.remarks, is_unbuffered=self.is_unbuffered
+        )
 
     def read_environment(self, text: str) -> None:
         """Take the environment of the tasks from the stored jobspec. Raises FormatError.

@@ -51,14 +51,20 @@ def redirects(ntasks: int, paths: Mapping[str, str]) -> list[rfc24.Redirect]:
 
 
 def log_begins(
-    now: float, ntasks: int, paths: Mapping[str, str], remarks: Iterable[rfc24.Message] = ()
+    now: float,
+    ntasks: int,
+    paths: Mapping[str, str],
+    remarks: Iterable[rfc24.Message] = (),
+    *,
+    is_unbuffered: bool = False,
 ) -> list[Event]:
     """Return the first events of the log of a job's output; `paths` has the files of streams.
 
     `remarks` are what there is to say of the job before it starts.
     """
+    header = rfc24.header(ntasks, is_unbuffered=is_unbuffered)
     return [
-        Event(now, rfc24.HEADER, rfc24.write(rfc24.header(ntasks))),
+        Event(now, rfc24.HEADER, rfc24.write(header)),
         *(Event(now, rfc24.LOG, rfc24.write(each)) for each in remarks),
         *(Event(now, rfc24.REDIRECT, rfc24.write(each)) for each in redirects(ntasks, paths)),
     ]

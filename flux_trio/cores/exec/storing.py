@@ -21,7 +21,7 @@ import msgspec
 from flux_trio.cores.exec.calls import EndPut, ExecOutbox, OutputPut, StoredKey
 from flux_trio.cores.exec.job import Job, Jobs
 from flux_trio.cores.exec.keeping import READ_BYTES_MAX, Keeping, advance, cut_off, plan
-from flux_trio.cores.exec.output import log_begins, log_data, log_ends
+from flux_trio.cores.exec.output import log_data, log_ends
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.kvs_calls import commit_ops
@@ -29,7 +29,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import output_key
 from flux_trio.cores.turns import Log
 from flux_trio.editions import rfc21
-from flux_trio.formats import Event, format_eventlog, format_fluid, job_key
+from flux_trio.formats import format_eventlog, format_fluid, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level, Response
 
@@ -75,7 +75,7 @@ class Storing(Part):
             self._put_end(job, chunks)
             return
         now = self._stamp(keeping)
-        events = self._begins(job, now) if keeping.piece == 0 else []
+        events = job.output_begins(now) if keeping.piece == 0 else []
         events += log_data(now, chunks)
         if not events:  # the files are shorter than they were
             self._arrived(keeping)
@@ -142,7 +142,7 @@ class Storing(Part):
         keeping = job.keeping
         assert keeping is not None
         now = self._stamp(keeping)
-        events = self._begins(job, now) if keeping.piece == 0 else []
+        events = job.output_begins(now) if keeping.piece == 0 else []
         events += log_data(now, chunks)
         events += log_ends(now, job.ntasks, cut_off(keeping, job.sizes or {}))
         assert job.status is not None  # the job is over
@@ -156,9 +156,6 @@ class Storing(Part):
         if not job.is_new:  # an earlier service may have stored more, with another limit
             ops.append(["unlink", job_key(job.id, output_key(keeping.piece + 1))])
         self._outbox.ask_kvs(commit_ops(ops), EndPut(job.id))
-
-    def _begins(self, job: Job, now: float) -> list[Event]:
-        return log_begins(now, job.ntasks, job.output_paths, job.remarks)
 
     def _stamp(self, keeping: Keeping) -> float:
         """Return the timestamp of the next events; the clock may have been set back."""

@@ -31,7 +31,7 @@ from flux_trio.cores.job_list.exchange import (
     KeyRead,
     LogChanged,
     LogRead,
-    OutputAttached,
+    OutputStored,
     RecordRead,
     SliceRead,
     StrayLog,
@@ -257,7 +257,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
                 self._call_about(request, jobid, response)
             case KeyRead():
                 self._info.found(call, response)
-            case LogChanged() | OutputAttached() | LogRead() | JobCounted() | UpdatedRead():
+            case LogChanged() | OutputStored() | LogRead() | JobCounted() | UpdatedRead():
                 self._stream_answered(call, response)
             case None:
                 pass  # no open call has this matchtag
@@ -266,14 +266,14 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
 
     def _stream_answered(
         self,
-        call: LogChanged | OutputAttached | LogRead | JobCounted | UpdatedRead,
+        call: LogChanged | OutputStored | LogRead | JobCounted | UpdatedRead,
         response: Response,
     ) -> None:
         match call:
             case LogChanged(stream):
                 self._watches.changed(stream, response)
-            case OutputAttached(stream):
-                self._watches.attached(stream, response)
+            case OutputStored(stream):
+                self._watches.output_stored(stream)
             case LogRead():
                 self._watches.read(call, response)
             case JobCounted():

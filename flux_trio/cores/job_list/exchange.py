@@ -89,8 +89,8 @@ class LogChanged(msgspec.Struct, frozen=True):
     stream: StreamKey
 
 
-class OutputAttached(msgspec.Struct, frozen=True):
-    """Answers the job-exec.attach for a stream of the output of a job that runs."""
+class OutputStored(msgspec.Struct, frozen=True):
+    """Answers the job-exec.copy for a stream of the output of a job that runs."""
 
     stream: StreamKey
 
@@ -122,7 +122,7 @@ JobListCall: TypeAlias = (
     | RecordRead
     | KeyRead
     | LogChanged
-    | OutputAttached
+    | OutputStored
     | LogRead
     | JobCounted
     | UpdatedRead

@@ -29,22 +29,15 @@ class OutputLines(msgspec.Struct):
     def of_stored(self, event: Event) -> list[Event]:
         """Return the events for one of the stored log."""
         context = event.context or {}
+        if event.name == rfc24.HEADER:
+            self.waits = not rfc24.is_unbuffered(context)
+        if event.name == rfc24.LOG:
+            return [*self.end(event.timestamp), event]
         if event.name != rfc24.DATA:
             return [event]
         if not rfc24.has_data(context):
             return [*self.end(event.timestamp), event]
         return self._lines(event.timestamp, context)
-
-    def of_piece(self, now: float, piece: Mapping[str, Any]) -> list[Event]:
-        """Return the events for a response of `job-exec.attach`, of a job that runs."""
-        if rfc24.is_unbuffered(piece):
-            self.waits = False
-            return []
-        if (redirect := rfc24.redirect_in(piece)) is not None:
-            return [Event(now, rfc24.REDIRECT, rfc24.write(redirect))]
-        if (message := rfc24.note_in(piece)) is not None:
-            return [*self.end(now), Event(now, rfc24.LOG, rfc24.write(message))]
-        return self._lines(now, piece)
 
     def end(self, now: float) -> list[Event]:
         """Return the events for lines without an end: no more output comes."""

@@ -4,12 +4,14 @@ While the job is active, the log is followed with kvs.watch; once the job is ina
 complete and the rest is read. A stream keeps its place and at most some HELD_CHARS_MAX of the text
 after it. When a reader grants credit again, reading goes on from its place, so a reader may pause
 as long as it likes. The output of a job (`guest.output`) may be in several keys, which are read as
-one eventlog.
+one eventlog: a key is full when it has PIECE_CHARS, and then the next one is followed.
+
+While a job runs, the execution service stores its output when somebody reads it. Flux's own
+programs wait until what was there when they came is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -20,18 +22,24 @@ from flux_trio.cores.job_list.exchange import (
     JobCounted,
     LogChanged,
     LogRead,
-    OutputAttached,
+    OutputStored,
 )
 from flux_trio.cores.job_list.output_lines import OutputLines
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.kvs_calls import change_in, look_up_own, value_in, watch_key
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import OUTPUT, check_not_purged, count_keys, output_key
+from flux_trio.cores.stored_jobs import (
+    OUTPUT,
+    PIECE_CHARS,
+    check_not_purged,
+    count_keys,
+    output_key,
+)
 from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
-from flux_trio.editions import exec_requests, job_list, rfc24
-from flux_trio.editions.common import CANCEL, Cancel, canceled
-from flux_trio.formats import EVENTLOG, Event, FormatError, format_event, job_key, parse_event
+from flux_trio.editions import exec_requests, job_list
+from flux_trio.editions.common import canceled
+from flux_trio.formats import EVENTLOG, FormatError, format_event, job_key, parse_event
 from flux_trio.formats.meanings import EventlogText, Matchtag
 from flux_trio.messages import (
     Errno,
@@ -70,8 +78,7 @@ class _Watch(JobStream):
     behind: bool = False  # the kvs has more than `held`
     flags: int | None = None  # of a request of Flux's own programs
     is_checked: bool = True  # it is known whether the eventlog is there, or may come
-    attached: Matchtag = 0  # of the job-exec.attach, 0 without one
-    has_begun: bool = False  # a piece of output that runs was sent
+    copied: Matchtag = 0  # of the job-exec.copy under way, 0 without one
     lines: OutputLines = msgspec.field(default_factory=OutputLines)  # of output, for Flux's own
     owes_sentinel: bool = False  # an empty response follows what is there already
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
@@ -147,7 +154,7 @@ class Watches(Part):
             watch.is_last = True
             self._read(watch)
         elif watch.flags is not None and watch.path == OUTPUT:
-            self._attach(watch)
+            self._have_output_stored(watch)
         elif watch.waits_for_log:
             self._follow(watch)
         else:  # flux-core says at once that there is no such eventlog
@@ -160,49 +167,18 @@ class Watches(Part):
             watch_key(watch.log_key), awaited, int(Flag.STREAMING)
         )
 
-    def _attach(self, watch: _Watch) -> None:
-        """Follow the output of a job that runs: it is in the kvs only after the end."""
-        payload = exec_requests.ATTACH.write(
-            exec_requests.Attach(watch.jobid, sentinel=watch.owes_sentinel or None)
-        )
-        watch.attached = self._exchange.ask(
-            topics.EXEC_ATTACH, payload, OutputAttached(watch.stream), int(Flag.STREAMING)
-        )
+    def _have_output_stored(self, watch: _Watch) -> None:
+        """Let the execution service store the output of a job that runs."""
+        payload = exec_requests.COPY.write(exec_requests.Copy(watch.jobid))
+        watch.copied = self._exchange.ask(topics.EXEC_COPY, payload, OutputStored(watch.stream))
 
-    def attached(self, key: StreamKey, response: Response) -> None:
-        """Send a piece of the output of a job that runs, or the end.
-
-        A piece becomes a line of the eventlog as it will be stored. Without a service that knows
-        the output, the stream waits for the end of the job.
-        """
+    def output_stored(self, key: StreamKey) -> None:
+        """Follow output that is stored as far as there is any, or as the service can."""
         watch = self._watches.get(key)
-        assert watch is not None, "a stream has ended without its job-exec.attach"
-        if response.errnum == Errno.ENODATA:
-            watch.attached = 0
-            self._send_events(watch, watch.lines.end(self._exchange.now))
-            self._send_sentinel(watch)
-            self._end(watch, end_of_stream(watch.request))
-        elif response.errnum:
-            watch.attached = 0
-            if watch.has_begun:
-                self._end(watch, respond_error(watch.request, response.errnum, response.error_text))
-            elif watch.is_last:
-                self._read(watch)
-        elif (piece := rfc24.piece_in(response)) is None:
-            pass
-        elif rfc24.is_sentinel(piece):
-            self._send_sentinel(watch)
-        else:
-            now = self._exchange.now
-            if not watch.has_begun:
-                watch.has_begun = True
-                header = rfc24.write(rfc24.header(ntasks=1))
-                self._send_events(watch, [Event(now, rfc24.HEADER, header)])
-            self._send_events(watch, watch.lines.of_piece(now, piece))
-
-    def _send_events(self, watch: _Watch, events: Iterable[Event]) -> None:
-        for event in events:
-            self._send_line(watch, format_event(event))
+        assert watch is not None, "a stream has ended without its job-exec.copy"
+        watch.copied = 0
+        if not watch.is_last:
+            self._follow(watch)
 
     def _send_sentinel(self, watch: _Watch) -> None:
         """Send a response without a payload, if the reader waits for one after what is there."""
@@ -238,8 +214,7 @@ class Watches(Part):
             if not watch.is_last:
                 self._stop(watch)
                 watch.is_last = True
-                if not watch.attached:
-                    self._read(watch)
+                self._read(watch)
 
     def count(self, beginning: str = "") -> int:
         """Return the number of open streams whose path has this beginning."""
@@ -272,7 +247,9 @@ class Watches(Part):
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
         is_checked, watch.is_checked = watch.is_checked, True
-        if not is_checked and value is not None and not watch.is_last:
+        if not is_checked and not watch.is_last and (value is not None or watch.piece):
+            if value is None:
+                self._send_sentinel(watch)
             self._follow(watch)
         elif value is not None:
             watch.hold(value[watch.chars_sent :])
@@ -292,7 +269,8 @@ class Watches(Part):
         except FluxError as error:
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
         else:
-            self._send_events(watch, watch.lines.end(self._exchange.now))
+            for event in watch.lines.end(self._exchange.now):
+                self._send_line(watch, format_event(event))
             self._end(watch, end_of_stream(watch.request))
 
     def _of(self, awaited: LogRead | JobCounted) -> _Watch:
@@ -305,23 +283,26 @@ class Watches(Part):
     def _send_lines(self, watch: _Watch) -> None:
         """Send as many lines as there is credit for; then read on, or end the stream."""
         for line in watch.pop_lines():
-            event = None
+            lines = [line]
             if watch.path == OUTPUT and watch.flags is not None:
                 with suppress(FormatError):  # its reader sees what is damaged
-                    event = parse_event(line)
-            if event is None:
-                self._send_line(watch, line)
-            else:
-                self._send_events(watch, watch.lines.of_stored(event))
-        if not (watch.asked or watch.has_line or watch.behind):
-            self._send_sentinel(watch)
+                    lines = [*map(format_event, watch.lines.of_stored(parse_event(line)))]
+            for each in lines:
+                self._send_line(watch, each)
         if watch.asked or watch.has_line:  # without credit
             return
         if watch.behind:
             if watch.credit.allows(1):
                 self._read(watch)
         elif watch.is_last:
+            self._send_sentinel(watch)
             self._end_piece(watch)
+        elif watch.path == OUTPUT and watch.chars_sent >= PIECE_CHARS:
+            self._stop(watch)
+            watch.is_checked = False
+            self._end_piece(watch)
+        else:
+            self._send_sentinel(watch)
 
     def _end_piece(self, watch: _Watch) -> None:
         """Go on with the next key after all of one value was sent, or end the stream."""
@@ -342,17 +323,13 @@ class Watches(Part):
     def _end(self, watch: _Watch, last: Response | None) -> None:
         self._stop(watch)
         self._exchange.calls.close(watch.asked)
-        if watch.attached:
-            self._exchange.calls.close(watch.attached)
-            cancel = CANCEL.write(Cancel(watch.attached))
-            self._exchange.send(
-                Request(topics.EXEC_ATTACH_CANCEL, cancel, flags=int(Flag.NORESPONSE))
-            )
         self._watches.remove(watch)
         self._of_user.count_closed(watch.request.userid)
         self._exchange.send(last)
 
     def _stop(self, watch: _Watch) -> None:
+        self._exchange.calls.close(watch.copied)
+        watch.copied = 0
         if watch.matchtag:
             self._exchange.calls.close(watch.matchtag)
             self._exchange.cancel_watch(watch.matchtag)
