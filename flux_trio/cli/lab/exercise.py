@@ -35,7 +35,7 @@ _edition = spoken_edition(" with the program")
 
 @click.group(cls=Group)
 def exercise() -> None:
-    """Drive a scheduler or execution service of yours through everything that it must stand.
+    """Drive a scheduler, execution service or job manager of yours through all it must stand.
 
     COMMAND is started with FLUX_TRIO_URI and FLUX_TRIO_TOKEN in its environment, the address of an
     instance that lacks its service. It must connect and serve until it is ended. It is killed and
@@ -131,6 +131,28 @@ def exec(  # noqa: A001
     from flux_trio.lab.exercise import EXEC_ACTS, EXEC_KIT, Part, process
 
     exit_with_verdict(ctx, _run(EXEC_KIT, [Part(process(command), EXEC_ACTS)], deadline, edition))
+
+
+@exercise.command(context_settings={"allow_interspersed_args": False})
+@_command
+@_deadline
+@_edition
+@click.pass_context
+def manager(
+    ctx: click.Context, *, command: tuple[str, ...], deadline: float, edition: str | None
+) -> None:
+    """Drive a job manager: RFC 21, RFC 27, RFC 32 and RFC 33.
+
+    The instance has our scheduler, execution service and resource service, and four nodes of four
+    cores; jobs are simulated.
+
+    Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
+    cannot be run or for wrong usage.
+    """
+    from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Part, process
+
+    parts = [Part(process(command), MANAGER_ACTS)]
+    exit_with_verdict(ctx, _run(MANAGER_KIT, parts, deadline, edition))
 
 
 def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) -> Findings:

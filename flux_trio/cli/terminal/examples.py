@@ -280,6 +280,10 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "./my-exec": "drive an execution service of yours",
         "--deadline=5 python3 exec.py": "and wait five seconds at most for each answer",
     },
+    "exercise manager": {
+        "./my-manager": "drive a job manager of yours",
+        "--edition=current python3 manager.py": "one that speaks the newest texts",
+    },
     "exercise sched": {
         "./my-scheduler": "drive a scheduler of yours",
         "--limited=1 python3 sched.py": "one that asks for one job at a time",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY
 from flux_trio.cores.kvs.ops import Put
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import EVENTLOG, Event, Idset, Jobspec, ResourceSet, format_eventlog, job_key
 from flux_trio.store.stores import MemoryStore
 
 PROPERTIES: Final = {
@@ -49,4 +51,28 @@ def old_store() -> MemoryStore:
     """
     store = MemoryStore()
     store.commit([Put(MAX_JOBID_KEY, str(_LAST_ID))])
+    return store
+
+
+def store_with_old_job() -> MemoryStore:
+    """Return the store of an instance whose job of ten years after the first one is still there."""
+    submit = {"userid": 0, "urgency": 16, "flags": 0, "version": 1}
+    failed = {"type": "cancel", "severity": 0, "note": ""}
+    t_submit = 1e9 + 0.25
+    events = [
+        Event(t_submit, "submit", submit),
+        Event(t_submit, "validate"),
+        Event(t_submit, "exception", failed),
+        Event(t_submit, "clean"),
+    ]
+    store = MemoryStore()
+    store.commit(
+        [
+            Put(
+                job_key(_LAST_ID, "jobspec"),
+                msgspec.json.encode(Jobspec.from_command(["true"]).json).decode(),
+            ),
+            Put(job_key(_LAST_ID, EVENTLOG), format_eventlog(events)),
+        ]
+    )
     return store

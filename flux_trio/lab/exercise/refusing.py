@@ -25,6 +25,8 @@ class RefusingRouter(Router):
     def __init__(self, trace: Trace) -> None:
         super().__init__(trace)
         self.own: set[str] = set()
+        self.clients: set[str] = set()
+        """The names that the clients of the exercise ask for; they get such as are in `own`."""
         self._refused: dict[str, trio.Event] = {}  # by topic: set when the request has come
 
     def is_program(self, name: str) -> bool:

@@ -25,21 +25,31 @@ from flux_trio.lab.exercise.acts import Ability, Act
 from flux_trio.lab.exercise.exec_jobs import CORES, NNODES
 from flux_trio.lab.exercise.findings import Ended, Findings
 from flux_trio.lab.exercise.jury import Jury
-from flux_trio.lab.exercise.machines import SCHED_MACHINE, old_store, sched_machine
+from flux_trio.lab.exercise.machines import (
+    SCHED_MACHINE,
+    old_store,
+    sched_machine,
+    store_with_old_job,
+)
 from flux_trio.lab.exercise.program import Driven, Program, ProgramNotStarted
 from flux_trio.lab.exercise.refusing import RefusingRouter
 from flux_trio.lab.exercise.stage import LOOK_S, Stage, Stuck
+from flux_trio.lab.exercise.stored_events import EventNotingRouter
 from flux_trio.messages import FluxError, topics
 from flux_trio.services.module_process import system_clock
 from flux_trio.sim import make_machine
+from flux_trio.store.stores import MemoryStore
 from flux_trio.trace import Record, Trace
+
+CLIENT: Final = "exercise"  # the client that acts
 
 
 @dataclass(frozen=True, slots=True)
 class Kit:
     """What is exercised: the module that the instance lacks, and whom the clauses bind.
 
-    `actor` and `rfcs` select the clauses. The program serves once its request `ready` is answered.
+    `actor` and `rfcs` select the clauses. The program serves once a request `ready` is answered:
+    its own, or that of the scheduler to it. `lacks` are modules that the instance is without, too.
     """
 
     module: str
@@ -48,6 +58,9 @@ class Kit:
     rfcs: tuple[int, ...]
     machine: ResourceSet
     is_simulated: bool
+    lacks: tuple[str, ...] = ()
+    store: Callable[[], MemoryStore] = old_store
+    router: Callable[[Trace], RefusingRouter] = RefusingRouter
 
     def clauses(self) -> list[Clause]:
         """Return the clauses that bind the program, in the order of the registry."""
@@ -68,6 +81,17 @@ EXEC_KIT: Final = Kit(
     (32,),
     make_machine(NNODES, CORES),
     is_simulated=False,
+)
+MANAGER_KIT: Final = Kit(
+    topics.JOB_MANAGER,
+    topics.SCHED_READY,
+    "job-manager",
+    (20, 21, 27, 32, 33),
+    SCHED_MACHINE,
+    is_simulated=True,
+    lacks=(topics.JOB_LIST,),  # it asks for a journal, of which no RFC knows
+    store=store_with_old_job,
+    router=EventNotingRouter,
 )
 
 
@@ -194,33 +218,36 @@ class _Play:
             given,
             trace=trace,
             log_sinks=(self.jury.log,),
-            store=old_store,
-            make_router=RefusingRouter,
-            modules=tuple(name for name in MODULES if name != self.kit.module),
+            store=self.kit.store,
+            make_router=self.kit.router,
+            modules=tuple(
+                name for name in MODULES if name not in (self.kit.module, *self.kit.lacks)
+            ),
         )
         simulated = ExecConfig(simulate=self.kit.is_simulated)
         config = Config(edition=self.edition.name, exec=simulated)
         self.jury.sit()
         trace.add_sink(self.jury.observe)
         trace.add_sink(self.report.observe)
-        async with open_instance(config, given) as instance, instance.connect("exercise") as handle:
+        async with open_instance(config, given) as instance:
             router = instance.router
             assert isinstance(router, RefusingRouter)
-            router.own.add(handle.name)
-            self.jury.is_program = router.is_program
-            self.report.sits(router.is_program)
-            program = self.program(instance)
-            stage = Stage(
-                handle,
-                program,
-                self.kit.ready,
-                instance.connect,
-                self.deadline_s,
-                router,
-                self.kit.machine,
-                self.edition,
-            )
-            return await self._with(instance, stage, must_serve=must_serve)
+            router.clients.add(CLIENT)
+            async with instance.connect(CLIENT) as handle:
+                router.own.add(handle.name)
+                self.jury.is_program = router.is_program
+                self.report.sits(router.is_program)
+                stage = Stage(
+                    handle,
+                    self.program(instance),
+                    self.kit.ready,
+                    instance.connect,
+                    self.deadline_s,
+                    router,
+                    self.kit.machine,
+                    self.edition,
+                )
+                return await self._with(instance, stage, must_serve=must_serve)
 
     async def _with(self, instance: Instance, stage: Stage, *, must_serve: bool) -> list[Ended]:
         instance.trace.add_sink(stage.observe)

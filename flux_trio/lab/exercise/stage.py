@@ -158,6 +158,7 @@ class Stage:
     @asynccontextmanager
     async def visit(self, name: str) -> AsyncIterator[Handle]:
         """Open a further client of the exercise."""
+        self._router.clients.add(name)
         async with self._visit(name) as handle:
             self._router.own.add(handle.name)
             yield handle
@@ -384,6 +385,20 @@ class Stage:
             self.jobs += found
             return found
         raise Stuck(f"no answer to {topics.INGEST_SUBMIT} within {self.deadline_s:g} s")
+
+    async def load(self, module: str) -> None:
+        """Load a module again that was removed, and wait until it serves. Raises Stuck."""
+        await self._until_it_serves(topics.MODULE_LOAD, module)
+
+    async def reload(self, module: str) -> None:
+        """End a module and load it again, and wait until it serves. Raises Stuck."""
+        await self._until_it_serves(topics.MODULE_RELOAD, module)
+
+    async def _until_it_serves(self, how: str, module: str) -> None:
+        topic = topics.EXEC_HELLO if module == topics.JOB_EXEC else topics.SCHED_READY
+        before = self._answered[topic]
+        await self.call(how, {"name": module})
+        await self.until(f"answer to {topic}", lambda: self._answered[topic] > before)
 
     async def cancel(self, jobid: int) -> None:
         """Cancel a job, unless it is inactive already."""

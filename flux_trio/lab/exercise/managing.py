@@ -1,0 +1,282 @@
+"""The acts for a job manager (RFC 21, 27, 32, 33): our scheduler and execution service ask it.
+
+The instance has four nodes of four cores; execution is simulated, so that jobs end by themselves
+after a time that the act chooses. Services are taken away, come back, and others stand in for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.sched_jobs import CORES, NNODES, fill
+from flux_trio.lab.exercise.stage import LONG_S, UNHARMED, Stage, Stuck, all_have, many
+from flux_trio.messages import FluxError, topics
+
+MANAGER_ACTS: Final = Acts()
+
+URGENT: Final = 31  # its priority is 2^32 - 1 (RFC 21)
+LARGE: Final = 2**17  # characters of a jobspec
+
+
+@MANAGER_ACTS.act(
+    "one job",
+    "it goes through all states, and each event comes in its order",
+    ("21.states.1", "27.alloc.1", "27.success.6", "32.start.1", "32.start.30", "27.free.1"),
+)
+async def _one_job(stage: Stage) -> None:
+    await stage.submit()
+
+
+@MANAGER_ACTS.act(
+    "three times as many jobs as fit",
+    "each of them is asked for, started and freed once",
+    ("27.impl.8", "27.impl.9", "32.impl.4"),
+)
+async def _more_than_fit(stage: Stage) -> None:
+    await many(stage, 3 * NNODES * CORES)
+
+
+@MANAGER_ACTS.act(
+    "a job with a large jobspec, and an environment",
+    "the scheduler is asked for it as for any other",
+    ("27.alloc.5",),
+)
+async def _large_jobspec(stage: Stage) -> None:
+    more = {"user.exercise": "x" * LARGE, "system.environment": {"HOME": "/", "EMPTY": ""}}
+    await stage.submit(more=more)
+    await stage.submit()
+
+
+@MANAGER_ACTS.act(
+    "jobs that can never run",
+    "a denial ends each with its note, and no other job",
+    ("27.deny.4", "27.deny.5", UNHARMED),
+)
+async def _denied(stage: Stage) -> None:
+    full = await fill(stage)
+    fits = await stage.submit()
+    too_large = await many(stage, 3, nnodes=NNODES + 1)
+    stage.hopeless.update(too_large)
+    await all_have(stage, too_large, "clean", "27.deny.5")
+    stage.must_wait(fits, UNHARMED)
+    await stage.cancel(full)
+
+
+@MANAGER_ACTS.act(
+    "waiting jobs are canceled",
+    "their requests are canceled, and those of the others are not",
+    ("27.exceptions.2", "27.criteria.7", UNHARMED),
+)
+async def _canceled_while_they_wait(stage: Stage) -> None:
+    """The first, the middle and the last of five."""
+    full = await fill(stage)
+    waiting = await many(stage, 5)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    for jobid in waiting[::2]:
+        await stage.cancel(jobid)
+        await stage.asked(topics.SCHED_CANCEL, jobid)
+    await all_have(stage, waiting[::2], "clean")
+    for jobid in waiting[1::2]:
+        stage.must_wait(jobid, UNHARMED)
+    await stage.cancel(full)
+
+
+@MANAGER_ACTS.act(
+    "running jobs are canceled",
+    "they are freed when their processes have ended, and the others run on",
+    ("27.exceptions.1", "27.exceptions.3", "32.start.39", UNHARMED),
+)
+async def _canceled_while_they_run(stage: Stage) -> None:
+    running = await many(stage, 5, run_s=LONG_S)
+    await all_have(stage, running, "start")
+    for jobid in running[::2]:
+        await stage.cancel(jobid)
+    await all_have(stage, running[::2], "clean", "27.exceptions.3")
+    for jobid in running[1::2]:
+        stage.must_run(jobid, UNHARMED)
+        await stage.cancel(jobid)
+
+
+@MANAGER_ACTS.act(
+    "exceptions come that are not fatal",
+    "the state of no job changes",
+    ("21.exceptions.3", UNHARMED),
+)
+async def _not_fatal(stage: Stage) -> None:
+    full = await fill(stage)
+    waiting = await many(stage, 3)
+    for severity, jobid in zip((1, 4, 7), waiting, strict=True):
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+        for each in (jobid, full):
+            payload = {"id": each, "severity": severity, "type": "exercise", "note": "mild"}
+            await stage.call(topics.JOB_RAISE, payload)
+            await stage.event(each, "exception", "21.exceptions.4")
+    stage.must_run(full, UNHARMED)
+    for jobid in waiting:
+        stage.must_wait(jobid, UNHARMED)
+    await stage.cancel(full)
+
+
+@MANAGER_ACTS.act(
+    "a waiting job is held and released",
+    "its request is canceled, and it is asked for again",
+    ("27.alloccancel.4",),
+)
+async def _held(stage: Stage) -> None:
+    full = await fill(stage)
+    jobs = await many(stage, 3)
+    for jobid in jobs:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 0})
+    await stage.asked(topics.SCHED_CANCEL, jobs[1])
+    await stage.answered(topics.SCHED_ALLOC, jobs[1])
+    await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 16})
+    await stage.asked(topics.SCHED_ALLOC, jobs[1], 2)
+    await stage.cancel(full)
+
+
+@MANAGER_ACTS.act(
+    "priorities of waiting jobs change",
+    "the scheduler is told the new ones, from the least to the greatest",
+    ("27.prioritize.1", "27.criteria.8"),
+)
+async def _prioritized(stage: Stage) -> None:
+    full = await fill(stage)
+    waiting = await many(stage, 4, nnodes=NNODES, exclusive=True)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    for jobid, urgency in zip(waiting, (1, URGENT, 12, 20), strict=True):
+        await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency})
+    last = await stage.submit(urgency=2)  # it is asked for after what the scheduler is told
+    await stage.asked(topics.SCHED_ALLOC, last)
+    await stage.cancel(full)
+    await all_have(stage, waiting, "clean")
+    stage.started_in([waiting[at] for at in (1, 3, 2, 0)], "27.prioritize.1")
+
+
+@MANAGER_ACTS.act(
+    "jobs of several urgencies wait for a scheduler",
+    "it is asked for them in the order of their priorities, then of their submission",
+    ("27.criteria.5", "27.finalization.3"),
+)
+async def _wait_for_a_scheduler(stage: Stage) -> None:
+    await stage.call(topics.MODULE_REMOVE, {"name": topics.SCHED})
+    for urgency in (1, 17, URGENT, 17, 16, 30):
+        await stage.submit(urgency=urgency)
+    await stage.load(topics.SCHED)
+
+
+@MANAGER_ACTS.act(
+    "the scheduler is loaded again while jobs run and wait",
+    "hello tells what jobs hold, what was not answered is asked again, and running jobs run on",
+    ("27.hello.4", "27.hello.5", "27.criteria.3", "27.criteria.4", "27.finalization.5", UNHARMED),
+)
+async def _scheduler_again(stage: Stage) -> None:
+    running = await many(stage, 3, nnodes=1, exclusive=True, run_s=LONG_S)
+    await all_have(stage, running, "start")
+    waiting = await many(stage, 3, nnodes=NNODES, exclusive=True)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    await stage.reload(topics.SCHED)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid, 2)
+    for jobid in running:
+        stage.must_run(jobid, UNHARMED)
+        await stage.cancel(jobid)
+
+
+@MANAGER_ACTS.act(
+    "running jobs end while there is no scheduler",
+    "the next one is told that they hold resources, and is asked to free them",
+    ("27.hello.4", "27.free.1", "27.finalization.4"),
+)
+async def _ended_without_a_scheduler(stage: Stage) -> None:
+    running = await many(stage, 3, nnodes=1, exclusive=True, run_s=LONG_S)
+    await all_have(stage, running, "start")
+    await stage.call(topics.MODULE_REMOVE, {"name": topics.SCHED})
+    for jobid in running[::2]:
+        await stage.cancel(jobid)
+        await stage.event(jobid, "release")
+    await stage.load(topics.SCHED)
+    stage.must_run(running[1], UNHARMED)
+    await stage.cancel(running[1])
+
+
+@MANAGER_ACTS.act(
+    "there is no execution service when jobs get their resources",
+    "the next one is asked to start them, and not before its hello is answered",
+    ("32.start.1", "32.start.2", "32.criteria.6"),
+)
+async def _no_executor(stage: Stage) -> None:
+    await stage.call(topics.MODULE_REMOVE, {"name": topics.JOB_EXEC})
+    jobs = await many(stage, 3)
+    await all_have(stage, jobs, "alloc")
+    await stage.cancel(jobs[1])
+    await stage.event(jobs[1], "clean")
+    await stage.load(topics.JOB_EXEC)
+
+
+@MANAGER_ACTS.act(
+    "a queue is stopped and started",
+    "requests are canceled, none is sent while it is stopped, and what ends is freed",
+    ("33.admin.6", "33.admin.7"),
+)
+async def _stopped(stage: Stage) -> None:
+    full = await fill(stage)
+    waiting = await many(stage, 3)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    about = {"all": True, "reason": "an exercise", "nocheckpoint": True}
+    await stage.call(topics.JOB_QUEUE_START, {"start": False, **about})
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_CANCEL, jobid)
+    late = await stage.submit()
+    await stage.cancel(full)
+    await stage.event(full, "clean", "33.admin.7")
+    for jobid in (*waiting, late):
+        stage.must_wait(jobid, "33.admin.7")
+    await stage.call(topics.JOB_QUEUE_START, {"start": True, "all": True})
+
+
+@MANAGER_ACTS.act(
+    "a queue is disabled and enabled",
+    "it rejects jobs, and those that it has run on",
+    ("33.admin.3", "33.validation.4"),
+)
+async def _disabled(stage: Stage) -> None:
+    full = await fill(stage)
+    waiting = await many(stage, 3)
+    about = {"all": True, "reason": "an exercise", "nocheckpoint": True}
+    await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": False, **about})
+    try:
+        jobid = await stage.submit()
+    except FluxError:
+        pass
+    else:
+        raise Stuck(f"job {jobid} was submitted to a disabled queue", "33.admin.3")
+    await stage.cancel(full)
+    await all_have(stage, waiting, "clean", "33.admin.3")
+    await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": True, "all": True})
+
+
+@MANAGER_ACTS.act(
+    "the program is killed while jobs run and wait",
+    "they go on: nothing is started twice, and what waited is asked for again",
+    ("32.start.9", "21.events.19", "27.hello.4", UNHARMED),
+)
+async def _killed(stage: Stage) -> None:
+    running = await many(stage, 3, nnodes=1, exclusive=True, run_s=LONG_S)
+    await all_have(stage, running, "start")
+    waiting = await many(stage, 3, nnodes=NNODES, exclusive=True)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    await stage.program.kill()
+    await stage.serve()
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid, 2)
+    for jobid in running:
+        await stage.asked(topics.START_METHOD, jobid, 2)
+        stage.must_run(jobid, UNHARMED)
+        await stage.cancel(jobid)
