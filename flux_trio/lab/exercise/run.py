@@ -262,6 +262,7 @@ class _Play:
                 if not done[-1].is_clean:
                     break
         finally:
+            instance.trace.remove_sink(self.jury.observe)  # it judges what is at rest before
             await stage.program.end()
             instance.trace.remove_sink(stage.observe)
         if done[-1].is_clean:
