@@ -132,7 +132,8 @@ class NamespaceCreate(msgspec.Struct, frozen=True):
 class StoredNamespace(msgspec.Struct):
     """What the kvs knows of a namespace, as it is stored; `rootseq` counts its commits.
 
-    `nbytes` are those that guests have written, keys among them; an unlink gives nothing back.
+    `nbytes` are those that guests have written, keys among them, and `nothers` those that the owner
+    has written in a guest's; an unlink gives nothing back.
     `piece` is the last one of a job's output, which has `chars` characters.
     """
 
@@ -142,6 +143,12 @@ class StoredNamespace(msgspec.Struct):
     nbytes: int = 0
     piece: int = 0
     chars: int = 0
+    nothers: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes that were written in a guest's namespace."""
+        return self.nbytes + self.nothers
 
 
 class NamespaceListed(msgspec.Struct, frozen=True):

@@ -76,6 +76,13 @@ class KillAll(msgspec.Struct, frozen=True):
     dry_run: bool = False  # jobs are only counted
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """The job-manager.stored request: the bytes that the kvs has in a guest's job's namespace."""
+
+    id: JobId
+    nbytes: int
+
+
 class Memo(msgspec.Struct, frozen=True):
     """The job-manager.memo request; a value of null removes its key.
 
@@ -253,6 +260,7 @@ URGENCY: Final = codec(Urgency)
 OLD_URGENCY: Final = codec(OldUrgency)
 KILL: Final = codec(Kill)
 KILL_ALL: Final = codec(KillAll)
+STORED: Final = codec(Stored)
 MEMO: Final = codec(Memo)
 POST_EVENT: Final = codec(PostEvent)
 LIST: Final = codec(ListJobs)

@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.config import UserLimitsConfig
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import (
     BackedUp,
@@ -25,12 +26,16 @@ from flux_trio.cores.kvs.ops import (
     DiskFree,
     Fetch,
     Fetched,
+    KvsTimer,
     MakeBackup,
     StopBackup,
+    StoreAction,
     Stored,
+    StoreInput,
     StoreOps,
 )
 from flux_trio.cores.pages import page_size
+from flux_trio.cores.turns import Core
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.messages import Level, topics
 from flux_trio.process.threads import OWN
@@ -51,9 +56,12 @@ async def run(
     store_factory: Callable[[], Store],
     *,
     edition: Edition = CLASSIC,
+    limits: UserLimitsConfig = UserLimitsConfig(),  # noqa: B008  # it is frozen
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `kvs.*` from the store that `store_factory` opens, until cancelled.
+
+    `limits` bound what guests write there.
 
     Before `task_status.started()`, raises StoreError if the store cannot be opened, and
     FluxError(EEXIST) if there is a kvs already.
@@ -65,24 +73,24 @@ async def run(
         handle.subscribe(topics.SERVICE_BACK_EVENT)
         for level, text in store.remarks:
             handle.log(level, text)
+        turns = make_core(handle, KvsCore, handle.userid, edition=edition, limits=limits).turns
         if store.waits_for_disk:
-            await _serve_from_disk(handle, store, edition, task_status)
+            await _serve_from_disk(handle, store, turns, task_status)
         else:
-            core = KvsAtOnce(
-                store, make_core(handle, KvsCore, handle.userid, edition=edition).turns
-            )
-            await run_core(handle, core, task_status=task_status)
+            await run_core(handle, KvsAtOnce(store, turns), task_status=task_status)
     finally:
         await _close(handle, store)
 
 
 async def _serve_from_disk(
-    handle: Handle, store: Store, edition: Edition, task_status: trio.TaskStatus[None]
+    handle: Handle,
+    store: Store,
+    turns: Core[KvsTimer, StoreInput, StoreAction],
+    task_status: trio.TaskStatus[None],
 ) -> None:
     to_store, work = trio.open_memory_channel[Work](WORK_MAX)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_in_order, handle, store, work)
-        turns = make_core(handle, KvsCore, handle.userid, edition=edition).turns
         await run_core(handle, turns, to_store.send_nowait, task_status=task_status)
         nursery.cancel_scope.cancel()
 

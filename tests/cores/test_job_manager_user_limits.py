@@ -97,6 +97,38 @@ def test_environments_count_after_a_restart() -> None:
     assert "exceed user-limits.stored-bytes" in refusal
 
 
+def grew(m: ManagerScript, jobid: int, nbytes: int) -> None:
+    """The kvs says how much is in the guest namespace of a job."""
+    m.put(asked(topics.JOB_STORED, {"id": jobid, "nbytes": nbytes}, by="kvs"))
+
+
+def test_guest_namespaces_of_the_active_jobs_of_a_guest_count() -> None:
+    m = script(stored_bytes=150_000)
+    assert refusals(m, 2, GUEST_USERID) == []
+    grew(m, 2, 5000)
+    grew(m, 2, 145_000)  # all of it, not more
+    grew(m, 99, 1 << 30)  # it is over
+    (refusal,) = refusals(m, 3, GUEST_USERID)
+    assert "bytes are stored of the active jobs of user" in refusal
+    assert refusals(m, 4, OWNER_USERID) == []
+    grew(m, 4, 1 << 30)
+    assert refusals(m, 5, OWNER_USERID) == []
+    m.raise_(2)
+    assert refusals(m, 6, GUEST_USERID) == []
+
+
+def test_guest_namespaces_of_the_finished_jobs_of_a_guest_count() -> None:
+    m = ManagerScript(peers=True, config=limited(finished_bytes=200_000))
+    for jobid in (1, 2):
+        assert refusals(m, jobid, GUEST_USERID) == []
+        grew(m, jobid, 90_000)
+        m.now += 1
+        m.raise_(jobid)
+    assert purged(m) == []
+    end(m, 3)
+    assert purged(m) == [1]
+
+
 def low(m: ManagerScript, free: int) -> None:
     """The kvs says how much of its disk is free."""
     m.put(asked(topics.JOB_HINDRANCE, {"reason": "", "disk_free": free}, by="kvs"))

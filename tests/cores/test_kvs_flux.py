@@ -7,15 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from flux_trio.config import UserLimitsConfig
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.namespaces import EMPTY_ROOT, GUEST_BYTES_MAX
-from flux_trio.cores.kvs.ops import Fetched, Stored
+from flux_trio.cores.kvs.ops import DiskFree, Fetched, Stored
 from flux_trio.cores.stored_jobs import PIECE_CHARS
 from flux_trio.editions import CURRENT
 from flux_trio.editions.flux_kvs import APPEND, WAITCREATE, WATCH
 from flux_trio.formats import job_key
 from flux_trio.formats.treeobj import directory, dirref, val
-from flux_trio.messages import Errno, Flag, Request, Response
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response
 from flux_trio.store.executing import execute
 from flux_trio.store.stores import MemoryStore
 from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest, gone
@@ -30,8 +31,10 @@ OUTPUT_1 = job_key(1, "guest.output.1")
 class FluxKvs:
     """A core and its store; `__call__` returns (matchtag, errnum, payload) of each answer."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
-        self.core = KvsCore(OWNER, edition=CURRENT)
+    def __init__(
+        self, store: MemoryStore | None = None, limits: UserLimitsConfig | None = None
+    ) -> None:
+        self.core = KvsCore(OWNER, CURRENT, limits or UserLimitsConfig())
         self.store = store or MemoryStore()
         self.sent: list[tuple[str, Any]] = []  # requests of the kvs
         self._settle(self.core.start(0.0))
@@ -67,6 +70,12 @@ class FluxKvs:
 
 def op(key: str, dirent: Any, flags: int = 0) -> dict[str, Any]:
     return {"key": key, "flags": flags, "dirent": dirent}
+
+
+def by_guest(namespace: str, nbytes: int) -> Request:
+    """A guest writes so many bytes into a namespace."""
+    payload = {"namespace": namespace, "flags": 0, "ops": [op("own", val("x" * nbytes))]}
+    return asked_by_guest("kvs.commit", payload)
 
 
 def commit(*ops: dict[str, Any], namespace: str = "primary", **more: Any) -> Request:
@@ -251,7 +260,51 @@ class TestNamespaces:
         errnum, text = FluxKvs(kvs.store).one(asked_by_guest("kvs.commit", half))
         assert errnum == Errno.ENOSPC
         assert f"at most {GUEST_BYTES_MAX}" in text
-        assert kvs.one(commit(*half["ops"], namespace="his"))[0] == 0  # the owner's do not count
+        assert kvs.one(commit(*half["ops"], namespace="his"))[0] == 0  # the owner is not bounded
+
+    def test_all_namespaces_of_a_guest_together_are_bounded(self) -> None:
+        limits = UserLimitsConfig(stored_bytes=10_000)
+        kvs = FluxKvs(limits=limits)
+        for jobid in (1, 2, 3):
+            kvs.one(self.create(f"job-{jobid}", GUEST))
+        kvs.put("output", "x" * 3000, namespace="job-1")  # the execution service's
+        assert kvs.one(by_guest("job-2", 3000))[0] == 0
+        again = FluxKvs(kvs.store, limits=limits)
+        errnum, text = again.one(by_guest("job-3", 5000))
+        assert errnum == Errno.ENOSPC
+        assert f"written in the namespaces of user {GUEST}" in text
+        assert text.endswith("they exceed user-limits.stored-bytes, 10000")
+        again.one(asked("kvs.namespace-remove", {"namespace": "job-1"}))
+        assert again.one(by_guest("job-3", 5000))[0] == 0
+
+    def test_a_guest_writes_nothing_while_little_of_the_disk_is_free(self) -> None:
+        kvs = FluxKvs(limits=UserLimitsConfig(disk_free=1000))
+        kvs.one(self.create("job-1", GUEST))
+        kvs.core.turn(0.0, [DiskFree(999, False)])
+        text = "the disk has 999 bytes free: guests leave user-limits.disk-free, 1000"
+        assert kvs.one(by_guest("job-1", 1)) == (Errno.ENOSPC, text)
+        kvs.put("a", "b", namespace="job-1")
+        assert kvs.get("a", namespace="job-1") == (0, {"val": val("b")})
+
+    def test_the_job_manager_is_told_how_much_guests_have_in_namespaces_of_jobs(self) -> None:
+        kvs = FluxKvs()
+        kvs.one(self.create("job-1", GUEST))
+        kvs.one(self.create("job-2"))
+        for name in ("job-1", "job-2"):
+            kvs.put("output", "x" * 3000, namespace=name)
+        assert kvs.sent == []
+        kvs.one(by_guest("job-1", 3000))
+        ((topic, told),) = kvs.sent
+        assert (topic, told["id"]) == ("job-manager.stored", 1)
+        assert 6000 < told["nbytes"] < 6200
+        kvs.one(by_guest("job-1", 100))
+        assert len(kvs.sent) == 1
+        kvs.core.turn(0.0, [])
+        back = Event("service-back", {"service": "job-manager"}, rolemask=ROLE_OWNER)
+        (again,) = kvs.core.turn(0.0, [back])
+        assert isinstance(again, Request)
+        assert again.payload["nbytes"] > told["nbytes"]
+        assert FluxKvs(kvs.store).sent == [("job-manager.stored", again.payload)]
 
     def test_that_of_a_job_is_a_view_of_its_guest(self, kvs: FluxKvs) -> None:
         kvs.one(self.create("job-1", GUEST))

@@ -132,6 +132,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
         {"userid": 1, "jobspecs": [{"size": 1, "stored": 1, "costs": {}}]}
     ),
     topics.JOB_HINDRANCE: plain({"reason": "the disk is full"}),
+    topics.JOB_STORED: plain({"id": 1, "nbytes": 1}),
     topics.JOB_GETINFO: plain(),
     topics.JOB_HOUSEKEEPING_KILL: plain({"signum": 15}),
     topics.config_reload_of(topics.JOB_INGEST): plain({"config": {}}),
@@ -153,6 +154,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.EXEC_ATTACH: {"": Asked(lambda running, *_: {"id": running}, streaming=True)},
     topics.EXEC_ATTACH_CANCEL: plain({"matchtag": 5}),
     topics.credit_of(topics.EXEC_ATTACH): plain({"matchtag": 5, "credit": 1}),
+    topics.EXEC_COPY: of_job(),
     topics.EXEC_INPUT: of_job(data="eA==", eof=True),
     topics.EXEC_KILL: of_job(signum=15),
     topics.EXEC_EXPIRATION: of_job(expiration=0.0),

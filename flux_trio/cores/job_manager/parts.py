@@ -170,6 +170,7 @@ class Parts(Part):
                 topics.JOB_QUEUE_ENABLE: self.queue_methods.enable,
                 topics.JOB_QUEUE_START: self.queue_methods.start_or_stop,
                 topics.JOB_HINDRANCE: hindrance,
+                topics.JOB_STORED: self.limits.stored,
                 topics.JOB_GETINFO: self.control.getinfo,
                 topics.JOB_JOURNAL: self.journal.follow,
                 topics.SCHED_HELLO: self.scheduler.hello,

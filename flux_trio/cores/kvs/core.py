@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
+from flux_trio.config import UserLimitsConfig
 from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.damage import Damages
@@ -126,10 +127,16 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     _failed: Stored | None
     _early: list[Request] | None
 
-    def __init__(self, owner: int = 0, edition: Edition = CLASSIC) -> None:
+    def __init__(
+        self,
+        owner: int = 0,
+        edition: Edition = CLASSIC,
+        limits: UserLimitsConfig = UserLimitsConfig(),  # noqa: B008  # it is frozen
+    ) -> None:
+        self._limits = limits
         self._words = words = edition.kvs
         self._outbox = KvsOutbox(edition)
-        self._namespaces = Namespaces(owner)
+        self._namespaces = Namespaces(owner, limits.stored_bytes)
         self._damages = Damages(self._outbox)
         self._watches = Watches(self._outbox, self._damages)
         self._tree_watches = TreeWatches(self._outbox, self._namespaces)
@@ -200,6 +207,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._read_namespaces(page.keys[-1])
             return
         early, self._early = self._early, None
+        self._flux.tell_all_bytes()
         for request in early or ():
             self._outbox.send(self._methods.call(request))
 
@@ -234,10 +242,16 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             case Response():
                 pass  # this service asks no other service
             case Event():
-                if self._room.has_news and tells_return_of(topics.JOB_MANAGER, item):
-                    self._room.report()
+                if tells_return_of(topics.JOB_MANAGER, item):
+                    self._tell_job_manager()
             case _:
                 assert_never(item)
+
+    def _tell_job_manager(self) -> None:
+        if self._room.has_news:
+            self._room.report()
+        if self._words.is_flux:
+            self._flux.tell_all_bytes()
 
     # Requests
 
@@ -273,6 +287,12 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._queue.append(commit)
 
     def _commit_tree(self, request: Request) -> None:
+        free, least = self._room.disk_free, self._limits.disk_free
+        if not request.is_owner and free is not None and free < least:
+            raise FluxError(
+                Errno.ENOSPC,
+                f"the disk has {free} bytes free: guests leave user-limits.disk-free, {least}",
+            )
         found = self._flux.commit(request)
         if isinstance(found, Commit):
             self._take(found)

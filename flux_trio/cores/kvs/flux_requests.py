@@ -28,7 +28,7 @@ from flux_trio.cores.kvs.trees import (
     tree_of,
 )
 from flux_trio.cores.state import Part
-from flux_trio.editions import exec_requests, flux_kvs
+from flux_trio.editions import exec_requests, flux_kvs, job_requests
 from flux_trio.formats import treeobj
 from flux_trio.formats.meanings import JsonObject
 from flux_trio.messages import (
@@ -217,10 +217,23 @@ class FluxRequests(Part):
         """End a watch whose key cannot be read."""
         self._watches.failed(read, errnum, text)
 
+    def tell_bytes(self, names: Iterable[str]) -> None:
+        """Tell the job manager how much is in the namespaces of guests' jobs; it may be away."""
+        for name in names:
+            if (untold := self._namespaces.untold(name)) is not None:
+                told = job_requests.STORED.write(job_requests.Stored(*untold))
+                self._outbox.send(Request(topics.JOB_STORED, told, flags=int(Flag.NORESPONSE)))
+
+    def tell_all_bytes(self) -> None:
+        """Tell it of all namespaces: another job manager begins."""
+        self._namespaces.forget_told()
+        self.tell_bytes(self._namespaces.by_name)
+
     def committed(self, commit: Commit) -> None:
         """Answer a commit that is durable; tell those who wait for it."""
         name = commit.namespace or flux_kvs.PRIMARY
         root = self._namespaces.count(name)
+        self.tell_bytes([name])
         if not commit.namespace:
             self._outbox.send(respond(commit.request, {}))
         elif root is None:

@@ -31,7 +31,7 @@ from flux_trio.formats import (
     parse_fluid,
     treeobj,
 )
-from flux_trio.formats.meanings import JsonObject
+from flux_trio.formats.meanings import JobId, JsonObject
 from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Request
 
 PRIMARY: Final = flux_kvs.PRIMARY
@@ -46,6 +46,7 @@ OWN_NAMES: Final = (
 """The first names of keys outside `primary`."""
 NAMESPACES_MAX: Final = 100_000
 GUEST_BYTES_MAX: Final = 1 << 24  # that guests write into one namespace
+TOLD_BYTES: Final = 4096  # of one namespace: fewer more are not told
 NAME_CHARS_MAX: Final = 128
 _NAME: Final = re.compile(r"[^.\x00-\x20\x7f-\x9f\ud800-\udfff\U0010ffff]+")
 _OUTPUT: Final = f".{OUTPUT}"
@@ -74,19 +75,31 @@ class Namespaces(Part):
 
     by_name: dict[str, StoredNamespace]
     _read: set[str]
+    _of_user: dict[int, int]
+    _told: dict[str, int]
 
-    def __init__(self, owner: int) -> None:
+    def __init__(self, owner: int, guest_bytes: int) -> None:
         self._owner = owner
+        self._guest_bytes = guest_bytes  # in all namespaces of a guest; 0: any number
         self._read = set()  # namespaces of jobs whose output somebody reads
+        self._of_user = {}  # bytes in all namespaces of a guest, by userid
+        self._told = {}  # bytes of a namespace that the job manager was told of
         self.by_name = {PRIMARY: StoredNamespace(owner)}
 
     def load(self, page: KeysPage) -> None:
         """Take a page of what is stored. Raises FluxError(EBADMSG) for what cannot be read."""
         for key, value in page.items:
             try:
-                self.by_name[key.removeprefix(f"{KNOWN}.")] = _NAMESPACE.decode(value or "")
+                found = _NAMESPACE.decode(value or "")
             except msgspec.MsgspecError as error:
                 raise FluxError(Errno.EBADMSG, f"{key}: {error}") from None
+            self.by_name[key.removeprefix(f"{KNOWN}.")] = found
+            self._count_bytes(found.owner, found.total)
+
+    def _count_bytes(self, owner: int, nbytes: int) -> None:
+        total = self._of_user.pop(owner, 0) + nbytes
+        if total:
+            self._of_user[owner] = total
 
     def of(self, name: str, request: Request) -> StoredNamespace:
         """Return a namespace that the sender may use. Raises FluxError: ENOTSUP, EPERM."""
@@ -167,8 +180,10 @@ class Namespaces(Part):
         if name.lower() == PRIMARY:
             raise FluxError(Errno.ENOTSUP, f"{name}: this namespace cannot be removed")
         self._read.discard(name)
-        if self.by_name.pop(name, None) is None:
+        self._told.pop(name, None)
+        if (found := self.by_name.pop(name, None)) is None:
             return None
+        self._count_bytes(found.owner, -found.total)
         start = start_of(name)
         ops: list[Op] = [Unlink(f"{KNOWN}.{name}")]
         return [*ops, Unlink(start)] if start.startswith(f"{CONTENTS}.") else ops
@@ -182,16 +197,49 @@ class Namespaces(Part):
         )
 
     def spend(self, name: str, request: Request, nbytes: int) -> None:
-        """Count what a guest writes. Raises FluxError(ENOSPC) if that is too much."""
-        if request.is_owner or (found := self.by_name.get(name)) is None:
+        """Count what is written in the namespace of a guest.
+
+        Raises FluxError(ENOSPC) if a guest writes too much.
+        """
+        found = self.by_name.get(name)
+        if found is None or found.owner == self._owner:
             return
+        if request.is_owner:
+            found.nothers += nbytes
+        else:
+            self._check_bytes(name, found, nbytes)
+            found.nbytes += nbytes
+        self._count_bytes(found.owner, nbytes)
+
+    def _check_bytes(self, name: str, found: StoredNamespace, nbytes: int) -> None:
+        total, most = self._of_user.get(found.owner, 0), self._guest_bytes
         if found.nbytes + nbytes > GUEST_BYTES_MAX:
             text = (
                 f"{name}: {found.nbytes} bytes were written, and {nbytes} more are too many: "
                 f"at most {GUEST_BYTES_MAX}"
             )
-            raise FluxError(Errno.ENOSPC, text)
-        found.nbytes += nbytes
+        elif most and total + nbytes > most:
+            text = (
+                f"{name}: {total} bytes were written in the namespaces of user {found.owner}, and "
+                f"with {nbytes} more they exceed user-limits.stored-bytes, {most}"
+            )
+        else:
+            return
+        raise FluxError(Errno.ENOSPC, text)
+
+    def untold(self, name: str) -> tuple[JobId, int] | None:
+        """Return a guest's job and the bytes of its namespace, if they have grown by TOLD_BYTES."""
+        found, match = self.by_name.get(name), _OF_JOB.fullmatch(name)
+        if found is None or match is None or found.owner == self._owner:
+            return None
+        if found.total < self._told.get(name, 0) + TOLD_BYTES:
+            return None
+        self._told[name] = found.total
+        return int(match[1]), found.total
+
+    def forget_told(self) -> None:
+        """Tell everything again: there is another job manager."""
+        self._told = {}
 
     # The output of a job that runs, which grows piece by piece
 

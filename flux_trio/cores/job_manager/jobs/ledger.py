@@ -108,12 +108,14 @@ class Ledger(Commits):
         self.posted_bytes = JobBytes()  # of events that plugins posted
         self.memo_bytes = JobBytes()  # of memos, as JSON
         self.stored_bytes = JobBytes()  # of jobspecs of guests, with the environment
+        self.namespace_bytes = JobBytes()  # of guest namespaces of guests' jobs, as the kvs says
         self._counted = (
             self.jobspec_costs,
             self.asked_bytes,
             self.posted_bytes,
             self.memo_bytes,
             self.stored_bytes,
+            self.namespace_bytes,
         )
         self.running = {}
         self.jobspecs = Jobspecs()
@@ -350,14 +352,14 @@ class Ledger(Commits):
 
     def stored_of_job(self, job: ActiveJob) -> int:
         """Return about how many bytes are stored of an active job of a guest."""
-        asked = self.asked_bytes.of_job(job.id)
-        return JOB_BYTES + self.stored_bytes.of_job(job.id) + asked
+        kinds = (self.stored_bytes, self.asked_bytes, self.namespace_bytes)
+        return JOB_BYTES + sum(each.of_job(job.id) for each in kinds)
 
     def stored_of_user(self, userid: int) -> int:
         """Return about how many bytes are stored of the active jobs of a guest."""
         jobs, _ = self.users.of(userid)
-        asked = self.asked_bytes.of_user(userid)
-        return JOB_BYTES * jobs + self.stored_bytes.of_user(userid) + asked
+        kinds = (self.stored_bytes, self.asked_bytes, self.namespace_bytes)
+        return JOB_BYTES * jobs + sum(each.of_user(userid) for each in kinds)
 
     def _count_memos(self, job: ActiveJob) -> None:
         """Count the memos of a job, of users and plugins."""

@@ -18,10 +18,11 @@ from flux_trio.cores.job_manager.jobs.ledger import JOB_BYTES, Ledger
 from flux_trio.cores.job_manager.queues.hindrances import Hindrances
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
+from flux_trio.editions import job_requests
 from flux_trio.editions.submission import Demand
 from flux_trio.formats import FormatError, check_costs, costs_of
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import Errno, FluxError, Request
+from flux_trio.messages import Errno, FluxError, Request, respond
 from flux_trio.protocols import PENDING, JobEvent, JobState
 
 NOTE_BYTES_MAX: Final = 4096  # of the note, or the type, of an exception
@@ -64,6 +65,14 @@ class UserLimits(Part):
                 cost += sum(jobspec.costs.values())
                 stored += jobspec.stored + JOB_BYTES
         return refusals
+
+    def stored(self, request: Request) -> None:
+        """job-manager.stored: count what is in the guest namespace of a guest's active job."""
+        told = job_requests.STORED.read(request)
+        job = self._ledger.jobs.get(told.id)
+        if job is not None and job.userid != self._ledger.owner:
+            self._ledger.namespace_bytes.put(job.userid, job.id, told.nbytes)
+        self._ledger.answer_at_once(respond(request))
 
     def beyond_cost(self, jobs: Iterable[ActiveJob]) -> dict[JobId, str]:
         """Return the jobs that were read back and whose jobspecs cost too much, and why.
