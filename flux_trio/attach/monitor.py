@@ -66,7 +66,6 @@ REST_S: Final = 2.0
 AGAIN_S: Final = 1.0
 """A difference that is still there after this is no moment of a change."""
 
-JOURNAL_CANCEL: Final = f"{topics.JOB_JOURNAL}-cancel"
 _TRACE, _JOURNAL, _STATUS = 1, 2, 3  # matchtags
 _ALL_TYPES: Final = 15
 
@@ -131,9 +130,9 @@ class Monitor:
     def _ask_what_was_before(self) -> None:
         if self._asked_for:  # a journal begins with a backlog
             journal = {"matchtag": _JOURNAL}
-            self._send(Request(JOURNAL_CANCEL, journal, flags=NORESPONSE))
+            self._send(Request(topics.JOB_EVENTS_CANCEL, journal, flags=NORESPONSE))
         self._asked_for = self.judge.began
-        self._send(Request(topics.JOB_JOURNAL, {"full": False}, _JOURNAL, STREAMING))
+        self._send(Request(topics.JOB_EVENTS, {"full": False}, _JOURNAL, STREAMING))
         self._send(Request(topics.RESOURCE_STATUS, {}, _STATUS, nodeid=RANK_0))
 
     def _send(self, request: Request) -> None:
@@ -312,7 +311,7 @@ def _is_end_of_journal(message: Message) -> bool:
 
 def _is_of_a_job(told: TracedMessage) -> bool:
     """Whether a message shows that a job goes on, and is not one of our own."""
-    if told.topic == topics.JOB_JOURNAL:
+    if told.topic == topics.JOB_EVENTS:
         return True
     is_of_sched = service_of(told.topic) == topics.SCHED
     return is_of_sched and not told.topic.endswith("resource-status")

@@ -51,7 +51,7 @@ class Joining:
 
     def _take(self, record: Record, topic: str, content: dict[str, Any]) -> None:
         match topic:
-            case topics.JOB_JOURNAL:
+            case topics.JOB_EVENTS:
                 grant = _grant_of_before(record, content)
                 if grant is not None and self._monitor.at(GRANTS, grant[0]) is None:
                     self._monitor.learn(grant[1], (GRANTS, IN_USE))

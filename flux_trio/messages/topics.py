@@ -108,7 +108,9 @@ JOB_QUEUE_LIST: Final = "job-manager.queue-list"
 JOB_QUEUE_START: Final = "job-manager.queue-start"
 JOB_QUEUE_STATUS: Final = "job-manager.queue-status"
 JOB_RESOURCE_STATUS: Final = "job-manager.resource-status"
-JOB_JOURNAL: Final = "job-manager.events-journal"
+JOB_JOURNAL: Final = "job-manager.journal"  # ours: whole turns, for services that follow jobs
+JOB_EVENTS: Final = "job-manager.events-journal"  # flux-core's: one job's events a response
+JOB_EVENTS_CANCEL: Final = "job-manager.events-journal-cancel"
 JOB_JOBTAP: Final = "job-manager.jobtap"
 JOB_JOBTAP_LIST: Final = "job-manager.jobtap-list"
 JOB_JOBTAP_QUERY: Final = "job-manager.jobtap-query"
@@ -232,7 +234,7 @@ MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 
 STREAMS: Final = frozenset(
     {
-        *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, LIST_LIST, INFO_WATCH),
+        *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, JOB_EVENTS, LIST_LIST, INFO_WATCH),
         *(KVS_OWN.watch, STORE_OWN.watch, KVS_WATCH_LOOKUP),
         *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET, INFO_UPDATES),
         RESOURCE_JOURNAL,

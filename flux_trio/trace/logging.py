@@ -205,7 +205,7 @@ def is_of_manager(each: Routed, topic: str = "") -> bool:
 
 def is_journal(each: Routed) -> bool:
     """Whether a message is what the journal tells."""
-    return is_of_manager(each, topics.JOB_JOURNAL)
+    return is_of_manager(each, topics.JOB_EVENTS)
 
 
 def _payload(each: Routed) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _payload(each: Routed) -> dict[str, Any]:
 
 def _events_told(each: Routed, since: float) -> Iterator[Event]:
     """Yield the events in a response of the journal; of past ones, those after `since`."""
-    if getattr(each.message, "topic", "") != topics.JOB_JOURNAL:
+    if getattr(each.message, "topic", "") != topics.JOB_EVENTS:
         return
     payload = _payload(each)
     jobid, events = payload.get("id"), payload.get("events")

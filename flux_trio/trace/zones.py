@@ -61,7 +61,7 @@ def _ahead(line: Line) -> float | None:
 
     An event that happens is alone in its response; several are of the past.
     """
-    if line.topic != topics.JOB_JOURNAL or line.type != "response" or line.errnum:
+    if line.topic != topics.JOB_EVENTS or line.type != "response" or line.errnum:
         return None
     try:
         events = _decode(line.body).events

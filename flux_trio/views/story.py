@@ -223,7 +223,7 @@ def _rank_of_send(record: Record, story: Story) -> int | None:
     if message.topic.partition(".")[0] not in _TOLD_SERVICES:
         return None
     payload: Any = message.payload
-    if message.topic == topics.JOB_JOURNAL:
+    if message.topic in (topics.JOB_JOURNAL, topics.JOB_EVENTS):
         return _REPEATED
     if message.topic in _OF_ADMINS:
         is_of_story = isinstance(message, Request) and not _is_put_right(record, story)

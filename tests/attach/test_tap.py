@@ -102,7 +102,7 @@ async def test_frames_pass_byte_for_byte_in_both_directions() -> None:
 async def test_the_trace_has_headers_and_the_names_of_both_ends() -> None:
     async with tapping() as tapped:
         (journal,) = await tapped.broker.receive()
-        assert (journal.topic, journal.second) == (topics.JOB_JOURNAL, JOURNAL_TAG)
+        assert (journal.topic, journal.second) == (topics.JOB_EVENTS, JOURNAL_TAG)
         assert journal.payload == b'{"full":false}\0'
         hello = Request("job-manager.sched-hello", {}, 2)
         assert await tapped.passes(tapped.module, tapped.broker, hello) == [hello]
@@ -130,12 +130,12 @@ async def test_a_client_has_a_name_of_its_own() -> None:
 async def test_what_the_journal_tells_is_recorded_and_does_not_reach_the_module() -> None:
     async with tapping() as tapped:
         await tapped.broker.receive()
-        event = Response(topics.JOB_JOURNAL, {"id": 7, "events": []}, matchtag=JOURNAL_TAG)
-        another = Response(topics.JOB_JOURNAL, {"id": 7, "events": []}, matchtag=1)
+        event = Response(topics.JOB_EVENTS, {"id": 7, "events": []}, matchtag=JOURNAL_TAG)
+        another = Response(topics.JOB_EVENTS, {"id": 7, "events": []}, matchtag=1)
         assert await tapped.passes(tapped.broker, tapped.module, event, another) == [another]
     assert tapped.traced()[1:] == [
-        ("send", "job-manager", "flux-trio-tap", topics.JOB_JOURNAL),
-        ("send", "job-manager", "sched-fifo", topics.JOB_JOURNAL),
+        ("send", "job-manager", "flux-trio-tap", topics.JOB_EVENTS),
+        ("send", "job-manager", "sched-fifo", topics.JOB_EVENTS),
     ]
 
 

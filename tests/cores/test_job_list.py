@@ -31,7 +31,7 @@ SUBMIT = [1, 0, msgspec.to_builtins(pending()[0])]
 def test_journal_is_opened_before_any_eventlog_is_read() -> None:
     core = JobListCore()
     (journal,) = core.start(0.0)
-    assert journal.topic == "job-manager.events-journal"
+    assert journal.topic == topics.JOB_JOURNAL
     begun = Response(journal.topic, {"events": []}, 0, journal.matchtag, STREAMING)
     (scan,) = core.turn(0.0, [begun])
     assert (scan.topic, scan.payload["prefix"]) == ("kvs.page", "active")

@@ -32,7 +32,7 @@ def test_refused_job_leaves_nothing(what: str) -> None:
     is free.
     """
     m = manager(VALIDATE)
-    m.ask("job-manager.events-journal", {}, streaming=True)
+    m.ask("job-manager.journal", {}, streaming=True)
     m.submit(1)
     did = m.answer(VALIDATE, **{what: "too big"})
     assert "job-manager.submit -> {'errors': [[1, 'too big']]}" in did
@@ -40,7 +40,7 @@ def test_refused_job_leaves_nothing(what: str) -> None:
     assert m.ask("job-manager.raise", {"id": 1, "severity": 0, "type": "x"}) == [
         "job-manager.raise -> ENOENT unknown job id"
     ]
-    told = [r.payload["events"] for r in m.messages if r.topic == "job-manager.events-journal"]
+    told = [r.payload["events"] for r in m.messages if r.topic == "job-manager.journal"]
     assert [(e[0], e[1], e[2]["name"]) for batch in told for e in batch] == [
         (1, 0, "submit"),
         (1, 1, "invalidate"),

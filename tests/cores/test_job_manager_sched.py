@@ -248,7 +248,7 @@ def test_annotations_of_a_failed_allocation_are_discarded(m: ManagerScript) -> N
     """27.annotate.20: all of them with DENY and with a cancel of the job."""
     for jobid, end in ((1, lambda: m.alloc(1, DENY)), (2, lambda: m.raise_(2))):
         m.submit(jobid)
-        m.ask("job-manager.events-journal", {}, streaming=True)
+        m.ask(topics.JOB_JOURNAL, {}, streaming=True)
         m.alloc(jobid, ANNOTATE, annotations={"sched": {"a": 1}, "user": {"b": 1}})
         m.messages.clear()
         end()

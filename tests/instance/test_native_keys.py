@@ -79,7 +79,6 @@ def is_left_out(topic: str) -> bool:
 KVS = ("kvs", "kvs-watch")  # in `tests/services`
 RAW = ("log.append",)  # a line of text
 OF_LIBFLUX = ("disconnect",)
-JOURNAL = topics.JOB_JOURNAL  # see the table
 
 
 def asked_here() -> list[Captured]:
@@ -189,7 +188,7 @@ async def test_recorded_requests_are_understood(autojump_clock: trio.testing.Moc
             if each.flags & NORESPONSE:
                 continue
             is_unserved = errnum in (Errno.ENOSYS, Errno.EPROTO)
-            if is_unserved != (is_left_out(each.topic) or each.topic == JOURNAL):
+            if is_unserved != is_left_out(each.topic):
                 refused[each.of, each.topic] = (errnum, answer and answer.error_text)
             if is_unserved:
                 assert answer is not None

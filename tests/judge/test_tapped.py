@@ -111,4 +111,4 @@ def _event(t: float, name: str) -> dict[str, Any]:
 
 
 def _told(payload: dict[str, Any]) -> Response:
-    return Response(topics.JOB_JOURNAL, payload, 0, 1, STREAMING, 0, 5, ("x",))
+    return Response(topics.JOB_EVENTS, payload, 0, 1, STREAMING, 0, 5, ("x",))

@@ -225,7 +225,7 @@ def test_journal_of_a_follower_that_left_goes_to_nobody() -> None:
 def test_journal_needs_the_streaming_flag() -> None:
     m = ManagerScript()
     error = refusal(m.put(asked(topics.JOB_JOURNAL)))
-    assert error == "EPROTO events-journal needs the streaming flag"
+    assert error == "EPROTO job-manager.journal needs the streaming flag"
 
 
 def test_every_event_is_noted_for_the_trace(m: ManagerScript) -> None:

@@ -51,7 +51,7 @@ class BridgeScript:
     def __init__(self, kvs: FluxKvs | None = None, *, backlog_first: bool = False) -> None:
         self._begin(kvs)
         self.answer(self.pop(topics.EXEC_HELLO))
-        self.journal = self.pop(topics.JOB_JOURNAL)
+        self.journal = self.pop(topics.JOB_EVENTS)
         if not backlog_first:
             self.tell_journal(-1)
         self.kvs.requests.clear()

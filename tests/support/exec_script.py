@@ -108,7 +108,7 @@ class ExecScript:
                     isinstance(action, Request) and service_of(action.topic) in topics.KVS_SERVICES
                 ):
                     answers.append(self._kvs(action))
-                elif isinstance(action, Request) and action.topic == "job-manager.events-journal":
+                elif isinstance(action, Request) and action.topic == topics.JOB_JOURNAL:
                     self.journal = action
                 elif isinstance(action, Request) and action.topic == topics.RESOURCE_STATUS:
                     status = {"down": {t: {"reason": why} for t, why in self.down.items()}}

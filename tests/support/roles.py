@@ -123,6 +123,8 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.JOB_STATS: plain(),
     topics.stats_clear_of(topics.JOB_MANAGER): plain(),
     topics.JOB_JOURNAL: plain({}, streaming=True),
+    topics.JOB_EVENTS: plain({}, streaming=True),
+    topics.JOB_EVENTS_CANCEL: plain({"matchtag": 5}),
     topics.JOB_JOBTAP: plain({}),
     topics.JOB_JOBTAP_LIST: plain({}),
     topics.JOB_JOBTAP_QUERY: plain({"name": ".priority-default"}),

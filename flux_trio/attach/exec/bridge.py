@@ -188,7 +188,8 @@ class Bridge:
         self._mail.read_keys(Reads(request, our_kvs.LOOKUP_ALL.read(request).keys))
 
     def _follow(self, request: Request) -> None:
-        self._forward(self._journal.widened(request))
+        wanted = self._journal.wanted(request)
+        self._mail.ask(topics.JOB_EVENTS, wanted, Forwarded(request), request.flags)
 
     def _is_unknown(self, request: Request) -> None:
         self._mail.answer_core(request, None, Errno.ENOSYS)

@@ -9,22 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from flux_trio.attach.exec.mail import ExecMail
 from flux_trio.editions import journal, rfc21
 from flux_trio.formats import Event, format_fluid
-from flux_trio.messages import FluxError, Level, Request, Response, expect_payload
+from flux_trio.messages import FluxError, Level, Payload, Request, Response
 from flux_trio.protocols import JobEvent
-
-BACKLOG_IS_OVER = -1  # in place of a job id
-
-
-class _Entries(msgspec.Struct):
-    """A response of flux-core's journal: events of one job."""
-
-    id: int
-    events: list[Event]
 
 
 class Journal:
@@ -42,22 +31,21 @@ class Journal:
     def is_asked(self, jobid: int) -> bool:
         return jobid in self._asked
 
-    def widened(self, request: Request) -> Request:
-        """Return the core's request for the journal, with the events that are wanted here."""
+    def wanted(self, request: Request) -> Payload:
+        """Return what the core and this service want, as flux-core is asked for it."""
         self._is_live = False
         follow = journal.FOLLOW.read(request)
         allow = {**(follow.allow or {}), JobEvent.START.value: 1}
-        payload = journal.FOLLOW.write(journal.Follow(allow))
-        return msgspec.structs.replace(request, payload=payload)
+        return journal.FOLLOW_EVENTS.write(journal.FollowEvents(allow))
 
     def entries(self, response: Response) -> dict[str, Any] | None:
         """Return a response in our own shape; None, with a line for the log, if it is malformed."""
         try:
-            read = expect_payload(response, _Entries)
+            read = journal.JOB_EVENTS.read(response)
         except FluxError as error:
             self._mail.log(Level.ERR, error.text)
             return None
-        if read.id == BACKLOG_IS_OVER:
+        if read.id == journal.BACKLOG_IS_OVER:
             self._is_live = True
         for event in read.events:
             self._look_at(read.id, event)

@@ -103,7 +103,7 @@ class Tap:
     async def _follow_events(self, account: Account) -> None:
         """Ask for the events of jobs; where the trace goes on, for those that it has missed too."""
         journal = {"full": account.goes_on}
-        request = Request(topics.JOB_JOURNAL, journal, JOURNAL_TAG, STREAMING)
+        request = Request(topics.JOB_EVENTS, journal, JOURNAL_TAG, STREAMING)
         account.own(request)
         await self._sides["tx"].send([to_frame(request)])
 
@@ -160,7 +160,7 @@ class Tap:
 def _is_journals(message: Message) -> TypeGuard[Response]:
     if not isinstance(message, Response):
         return False
-    return (message.topic, message.matchtag) == (topics.JOB_JOURNAL, JOURNAL_TAG)
+    return (message.topic, message.matchtag) == (topics.JOB_EVENTS, JOURNAL_TAG)
 
 
 async def run_tap(uri: str, path: str) -> int:

@@ -24,7 +24,7 @@ class ServiceAsked(msgspec.Struct, frozen=True):
 
 
 class JournalFollowed(msgspec.Struct, frozen=True):
-    """Answers job-manager.events-journal: each response has events."""
+    """Answers job-manager.journal: each response has events."""
 
 
 class TargetsAsked(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ Listed: TypeAlias = Record | Ended
 
 
 class JournalFollowed(msgspec.Struct, frozen=True):
-    """Answers job-manager.events-journal: each response is a batch of events."""
+    """Answers job-manager.journal: each response is a batch of events."""
 
 
 class ActiveListed(msgspec.Struct, frozen=True):
@@ -127,11 +127,11 @@ JobListCall: TypeAlias = (
     | JobCounted
     | UpdatedRead
 )
-JobListTimer: TypeAlias = Literal["job-manager.events-journal", "slice", "stats"] | int
+JobListTimer: TypeAlias = Literal["job-manager.journal", "slice", "stats"] | int
 """The journal's topic, for the next attempt to open it; `SLICE_TIMER`, for the next slice of its
 events; `STATS_TIMER`, for those who follow job-stats; or the user whose lists go on."""
 
-RETRY_TIMER: Final = "job-manager.events-journal"
+RETRY_TIMER: Final = "job-manager.journal"
 SLICE_TIMER: Final = "slice"
 STATS_TIMER: Final = "stats"
 

@@ -17,7 +17,7 @@ from flux_trio.cores.stored_jobs import JobsWanted
 from flux_trio.cores.turns import CommonAction, CommonInput, NoteAll
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
-from flux_trio.formats.meanings import JobId, KvsKey, Meaning, Usec
+from flux_trio.formats.meanings import JobId, KvsKey, Matchtag, Meaning, Peer, Usec
 from flux_trio.messages import Errno, Request, Response, respond_error
 from flux_trio.protocols import (
     Operation,
@@ -351,6 +351,37 @@ class NamedStored(msgspec.Struct, frozen=True):
 
 PurgeStep: TypeAlias = RunRead | RunSized | RunStored | NamedRead | NamedStored
 
+
+# --- what was before, for a follower of flux-core's journal
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """How far a follower's backlog is told; active jobs come first, then those that have ended."""
+
+    stream: tuple[Peer, Matchtag]
+    number: int  # of the follower: a later one may have the same stream
+    of_ended: bool = False
+
+
+class BacklogPage(msgspec.Struct, frozen=True):
+    """Answers the read of a page of the index of jobs."""
+
+    backlog: Backlog
+
+
+class BacklogRead(msgspec.Struct, frozen=True):
+    """Answers a lookup of the values of the jobs on a page; the next page begins at `after`.
+
+    `after` is None for the last page.
+    """
+
+    backlog: Backlog
+    jobs: JobsWanted
+    after: KvsKey | None
+
+
+BacklogStep: TypeAlias = BacklogPage | BacklogRead
+
 # --- all together
 
 JobManagerCall: TypeAlias = (
@@ -375,6 +406,7 @@ JobManagerCall: TypeAlias = (
     | ReplayStep
     | AsideStep
     | PurgeStep
+    | BacklogStep
     | BytesRead
 )
 JobManagerTimer: TypeAlias = Literal["purge", "sweep", "sign-of-life", "housekeeping"]

@@ -265,6 +265,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         parts.scheduler.end_turn()
         parts.waits.end_turn()
         parts.journal.end_turn()
+        parts.events_journal.end_turn()
         self.is_turning = False
         parts.ledger.end_turn()
         self._outbox.send_all(parts.admissions.pop_actions())
@@ -384,6 +385,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
     def _disconnect(self, request: Request) -> None:
         parts = self._parts
         parts.journal.forget(request.sender)
+        parts.events_journal.forget(request.sender)
         parts.waits.forget(request.sender)
         parts.waitable.forget(request.sender)
         parts.history.forget(request.sender)

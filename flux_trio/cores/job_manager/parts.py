@@ -18,6 +18,7 @@ from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
 from flux_trio.cores.job_manager.job_actions import JobActions
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.events_journal import EventsJournal
 from flux_trio.cores.job_manager.jobs.journal import Journal
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
@@ -100,6 +101,7 @@ class Parts(Part):
         self.scheduler = SchedulerSide(self.ledger, self.queues)
         self.exec = ExecSide(self.ledger)
         self.journal = Journal(self.ledger)
+        self.events_journal = EventsJournal(self.ledger)
         self.sweeps = Sweeps(self.ledger, continuations)
         self.waits = Waits(self.ledger, self.queues)
         self.quiescence = Quiescence(self.ledger, self.scheduler, self.exec)
@@ -173,6 +175,8 @@ class Parts(Part):
                 topics.JOB_STORED: self.limits.stored,
                 topics.JOB_GETINFO: self.control.getinfo,
                 topics.JOB_JOURNAL: self.journal.follow,
+                topics.JOB_EVENTS: self.events_journal.follow,
+                topics.JOB_EVENTS_CANCEL: self.events_journal.cancel,
                 topics.SCHED_HELLO: self.scheduler.hello,
                 topics.SCHED_READY: self.scheduler.ready,
                 topics.JOB_HOUSEKEEPING_KILL: self.scheduler.housekeeping.kill,

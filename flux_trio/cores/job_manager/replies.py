@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 from flux_trio.cores.job_manager.calls import (
     AsideStep,
+    BacklogStep,
     BytesRead,
     EventsStored,
     ExpirationSent,
@@ -85,7 +86,7 @@ HANDLERS: Final[dict[type[JobManagerCall], Handler]] = {
     ),
     QueuesNoted: lambda parts, _, response: parts.queue_methods.queues_noted(response),
     BytesRead: lambda parts, _, response: parts.purge.finished.page_read(response),
-    # work in steps: a restart, jobs that are set aside, purges
+    # work in steps: a restart, jobs that are set aside, purges, a backlog
     **dict.fromkeys(
         get_args(ReplayStep),
         lambda parts, step, response: parts.replay.step_answered(step, response),
@@ -93,6 +94,10 @@ HANDLERS: Final[dict[type[JobManagerCall], Handler]] = {
     **dict.fromkeys(
         get_args(AsideStep),
         lambda parts, step, response: parts.lost_found.step_answered(step, response),
+    ),
+    **dict.fromkeys(
+        get_args(BacklogStep),
+        lambda parts, step, response: parts.events_journal.step_answered(step, response),
     ),
     **dict.fromkeys(
         get_args(PurgeStep), lambda parts, step, response: parts.purge.step_answered(step, response)

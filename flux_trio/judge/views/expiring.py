@@ -86,7 +86,7 @@ def _fold_follower(_n: int | None, _part: None, record: Record, _seen: Seen) -> 
 
 FOLLOWERS: Final = view(
     "journal followers",
-    sent("request", topics.JOB_JOURNAL),
+    sent("request", topics.JOB_JOURNAL, topics.JOB_EVENTS),
     key=lambda record: record.party,
     fold=_fold_follower,
 )
@@ -132,7 +132,7 @@ def _fold_updates(had: Updates | None, _part: None, record: Record, _seen: Seen)
 UPDATES: Final = view(
     "updates",
     logged("resource-update"),
-    while_live(OWN, logged("clean"), received("response", topics.JOB_JOURNAL)),
+    while_live(OWN, logged("clean"), received("response", topics.JOB_JOURNAL, topics.JOB_EVENTS)),
     parts=_updated,
     fold=_fold_updates,
 )

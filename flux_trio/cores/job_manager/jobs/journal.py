@@ -1,14 +1,12 @@
 """The journal: every event as it becomes durable, for services that follow jobs.
 
-`job-manager.events-journal` is a stream with at most one response a turn (`editions.journal`). The
+`job-manager.journal` is a stream with at most one response a turn (`editions.journal`). The
 stream starts with an empty response; past events are not sent. A request may name the events that
 its sender wants; the others are then left out. A follower of all events also gets, with each
 `clean`, the job's entry in the index of finished jobs, so that it need not read the index.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
@@ -17,8 +15,6 @@ from flux_trio.editions import journal
 from flux_trio.formats import Event
 from flux_trio.formats.meanings import Matchtag, Peer
 from flux_trio.messages import Errno, FluxError, Request, respond_stream
-
-NO_BACKLOG: Final = "full: there is no backlog of all jobs here: follow their eventlogs"
 
 
 class Journal(Part):
@@ -38,10 +34,8 @@ class Journal(Part):
 
     def follow(self, request: Request) -> None:
         if not request.is_streaming:
-            raise FluxError(Errno.EPROTO, "events-journal needs the streaming flag")
+            raise FluxError(Errno.EPROTO, f"{request.topic} needs the streaming flag")
         asked = journal.FOLLOW.read(request)
-        if asked.full is not None:
-            raise FluxError(Errno.ENOSYS, f"{request.topic}: {NO_BACKLOG}")
         wanted = None if asked.allow is None else frozenset(asked.allow)
         self.followers[request.sender, request.matchtag] = (request, wanted)
         self._ledger.send(respond_stream(request, journal.write([])))
