@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
 
 from flux_trio.cli import main
-from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT
+from flux_trio.editions import CLASSIC, CURRENT, Edition
+from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Findings
 from tests.lab.test_exercise import PATIENCE, SCRIPTS
 from tests.lab.test_exercise_mistakes import changed, exercised
 
-MANAGER = SCRIPTS / "manager.py"
+EDITIONS: Final = (CLASSIC, CURRENT)
 ASKED = (
     *("27.alloc.1", "27.alloc.3", "27.criteria.3", "27.criteria.4", "27.criteria.5", "27.deny.5"),
     *("27.exceptions.2", "27.free.1", "27.hello.4", "27.impl.8", "27.prioritize.1"),
     *("27.success.6", "32.start.1", "32.start.9", "32.start.30", "33.admin.6", "33.admin.7"),
+    *("27.ready.7", "27.ready.8", "27.success.7", "27.cancel.7", "27.impl.12", "27.expiration.1"),
+    *("32.hello.6", "32.start.23", "32.start.24", "32.impl.6", "33.defaults.7"),
 )
 
 
-def test_job_manager_of_the_page_keeps_every_clause_in_virtual_time() -> None:
-    found = exercised(MANAGER_KIT, changed(MANAGER, "", ""), MANAGER_ACTS)
+def program(edition: Edition) -> Path:
+    """The job manager of the page, of an edition."""
+    return SCRIPTS / "manager.py" if edition is CLASSIC else SCRIPTS / "current" / "manager.py"
+
+
+@cache
+def found_of(edition: Edition) -> Findings:
+    """What an exercise finds of the job manager of the page."""
+    return exercised(MANAGER_KIT, changed(program(edition), "", ""), MANAGER_ACTS, edition=edition)
+
+
+@pytest.mark.parametrize("edition", EDITIONS, ids=lambda edition: edition.name)
+def test_job_manager_of_the_page_keeps_every_clause(edition: Edition) -> None:
+    found = found_of(edition)
     assert found.is_clean, found.text()
+    assert [each.act for each in found.ended] == [act for act in MANAGER_ACTS if act.where(edition)]
     verdicts = {clause.id: found.verdict(clause) for clause in found.clauses}
     assert {clause: verdicts[clause] for clause in ASKED} == dict.fromkeys(ASKED, "kept")
 
 
+def test_clauses_that_only_one_edition_has_are_asked_in_it() -> None:
+    verdicts = {clause.id: found_of(CLASSIC).verdict(clause) for clause in MANAGER_KIT.clauses()}
+    alone = ("27.impl.13", "32.hello.8", "33.validation.1")
+    assert {clause: verdicts[clause] for clause in alone} == dict.fromkeys(alone, "kept")
+
+
 @pytest.mark.real
 def test_job_manager_of_the_page_keeps_every_clause_as_a_process() -> None:
-    words = ["exercise", "manager", *PATIENCE, "--", sys.executable, str(MANAGER)]
+    words = ["exercise", "manager", *PATIENCE, "--", sys.executable, str(program(CLASSIC))]
     done = CliRunner().invoke(main, words, prog_name="flux-trio")
     assert done.exit_code == 0, done.output
     assert "stuck" not in done.output

@@ -31,6 +31,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     respond_stream,
+    service_of,
     topics,
 )
 from flux_trio.transports import connect_websocket
@@ -370,13 +371,23 @@ class Manager:
         self.answer(respond(asked, {"old_urgency": old}))
 
     async def update(self, asked: Request) -> None:
-        """A job that runs gets another time limit, if the scheduler has nothing against it."""
+        """A job gets another time limit, if the scheduler has nothing against it once it runs."""
         job, payload = self.job_of(asked), dict[str, Any](asked.payload or {})
-        if list(payload["updates"]) != [DURATION] or job.state != RUN:
-            raise FluxError(Errno.EINVAL, f"expected {DURATION} of a job that runs")
+        updates = payload["updates"]
+        if list(updates) != [DURATION] or job.state > RUN:
+            raise FluxError(Errno.EINVAL, f"expected {DURATION} of a job that waits or runs")
+        if job.state == RUN:
+            expiration = await self.expire(job, updates[DURATION])
+            self.post(job, "resource-update", expiration=expiration)
+        self.post(job, "jobspec-update", **updates)
+        self.cancel(job)  # it is asked for again, with the new jobspec
+        self.answer(respond(asked))
+
+    async def expire(self, job: Job, duration: float) -> int:
+        """Ask for another expiration of what a job holds, and return it. Raises FluxError."""
         found = await self.insist(topics.KVS_LOOKUP, {"key": job_key(job.id, "R")})
         begin = json.loads(found["value"])["execution"]["starttime"]
-        expiration = math.ceil(begin + payload["updates"][DURATION])
+        expiration = math.ceil(begin + duration)
         if self.is_ready:
             try:
                 told = {"id": job.id, "expiration": expiration}
@@ -384,9 +395,7 @@ class Manager:
             except FluxError as error:
                 if error.errnum != Errno.ENOSYS:  # that is: it does not mind
                     raise
-        self.post(job, "jobspec-update", **payload["updates"])
-        self.post(job, "resource-update", expiration=expiration)
-        self.answer(respond(asked))
+        return expiration
 
     def queue_start(self, asked: Request) -> None:
         payload: Any = asked.payload
@@ -451,18 +460,21 @@ class Manager:
 
     def answered(self, response: Response) -> None:
         """Take an answer of the scheduler or the execution service; an error ends its service."""
-        methods = {
-            topics.SCHED_ALLOC: (self.scheduler, self.alloc_answered, self.lose_scheduler),
-            topics.SCHED_FREE: (self.scheduler, self.free_answered, self.lose_scheduler),
-        }
-        start = (self.executor, self.start_answered, self.lose_executor)
-        peer, method, lose = methods.get(response.topic, start)
-        if not peer:
+        is_of_sched = service_of(response.topic) == topics.SCHED
+        lose = self.lose_scheduler if is_of_sched else self.lose_executor
+        if not (self.scheduler if is_of_sched else self.service):
             return  # it was asked by somebody who is not there any more
         try:
             if response.errnum:
                 raise FluxError(response.errnum, response.error_text)
-            method(dict(response.payload or {}))
+            answer = dict[str, Any](response.payload or {})
+            match response.topic:
+                case topics.SCHED_ALLOC:
+                    self.alloc_answered(answer)
+                case topics.SCHED_FREE:
+                    self.free_answered(answer)
+                case _ if not is_of_sched:
+                    self.start_answered(answer)
         except FluxError as error:
             self.handle.log(3, f"{response.topic}: {error}")
             lose()
@@ -483,9 +495,10 @@ class Manager:
         """Read what an earlier life has stored, and go on from there."""
         found = await self.insist(topics.KVS_OWN.dir, {"prefix": "job"})
         for key in found["keys"]:
-            if not key.endswith(".eventlog"):
+            *number, name = key.split(".")[1:]
+            if name != "eventlog" or len(number) != 4:
                 continue
-            jobid = int(key.removeprefix("job.").removesuffix(".eventlog").replace(".", ""), 16)
+            jobid = int("".join(number), 16)
             self.last = max(self.last, jobid)
             log = await self.insist(topics.KVS_LOOKUP, {"key": key})
             submit, *events = parse_eventlog(log["value"])

@@ -127,6 +127,11 @@ class Jury:
             broken = known or ([self._of_act(stuck, clause)] if clause else owed)
         return self._ended(broken, stuck)
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether the program owes something now that it may be about to do."""
+        return bool(self._of_program(each for each in self._monitor.debts() if not each.may_wait))
+
     def at_rest(self, last: Ended) -> Ended:
         """Return how the last act on an instance has ended: nothing more comes of it."""
         self._monitor.finish()

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from typing import Final
 
+from flux_trio.config import DURATION_KEY
+from flux_trio.formats import format_fluid
 from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.managing_execution import OTHER_EXECUTION_ACTS
+from flux_trio.lab.exercise.managing_scheduler import OTHER_SCHEDULER_ACTS
 from flux_trio.lab.exercise.sched_jobs import CORES, NNODES, fill
-from flux_trio.lab.exercise.stage import LONG_S, UNHARMED, Stage, Stuck, all_have, many
-from flux_trio.messages import FluxError, topics
+from flux_trio.lab.exercise.stage import (
+    LONG_S,
+    UNHARMED,
+    Stage,
+    Stuck,
+    all_have,
+    many,
+    resources_of,
+)
+from flux_trio.messages import topics
 
 MANAGER_ACTS: Final = Acts()
 
 URGENT: Final = 31  # its priority is 2^32 - 1 (RFC 21)
+DURATION_S: Final = 600.0
+ROUNDED_S: Final = 1.0
 LARGE: Final = 2**17  # characters of a jobspec
 
 
@@ -56,7 +70,7 @@ async def _large_jobspec(stage: Stage) -> None:
 async def _denied(stage: Stage) -> None:
     full = await fill(stage)
     fits = await stage.submit()
-    too_large = await many(stage, 3, nnodes=NNODES + 1)
+    too_large = await stage.submit_all(3, checked=False, nnodes=NNODES + 1)
     stage.hopeless.update(too_large)
     await all_have(stage, too_large, "clean", "27.deny.5")
     stage.must_wait(fits, UNHARMED)
@@ -157,6 +171,41 @@ async def _prioritized(stage: Stage) -> None:
 
 
 @MANAGER_ACTS.act(
+    "the time limit of a waiting job changes",
+    "its request is canceled, and the scheduler is asked for it with the new jobspec",
+    ("33.defaults.7", "33.defaults.9", "21.states.9", UNHARMED),
+)
+async def _updated(stage: Stage) -> None:
+    full = await fill(stage)
+    waiting = await many(stage, 3, duration=DURATION_S)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    updates = {DURATION_KEY: 2 * DURATION_S}
+    await stage.call(topics.JOB_UPDATE, {"id": waiting[1], "updates": updates})
+    await stage.asked(topics.SCHED_ALLOC, waiting[1], 2)
+    await stage.cancel(full)
+    await all_have(stage, waiting, "clean")
+    for jobid in waiting:
+        resources = await resources_of(stage, jobid)
+        found = resources.expiration - resources.starttime
+        expected = DURATION_S * (1 + (jobid == waiting[1]))
+        if abs(found - expected) > ROUNDED_S:
+            name = format_fluid(jobid, "f58")
+            raise Stuck(f"job {name} has got {found:g} s; expected {expected:g}", "33.defaults.7")
+
+
+@MANAGER_ACTS.act(
+    "a job names a queue that is not there",
+    "it is rejected, and no job is left of it",
+    ("33.validation.1", "33.validation.4"),
+    where=lambda edition: not edition.ingest_fills_in,  # else job ingest rejects it
+)
+async def _in_no_queue(stage: Stage) -> None:
+    await stage.rejected("33.validation.1", more={"system.queue": "nobody"})
+    await stage.submit()
+
+
+@MANAGER_ACTS.act(
     "jobs of several urgencies wait for a scheduler",
     "it is asked for them in the order of their priorities, then of their submission",
     ("27.criteria.5", "27.finalization.3"),
@@ -250,12 +299,7 @@ async def _disabled(stage: Stage) -> None:
     waiting = await many(stage, 3)
     about = {"all": True, "reason": "an exercise", "nocheckpoint": True}
     await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": False, **about})
-    try:
-        jobid = await stage.submit()
-    except FluxError:
-        pass
-    else:
-        raise Stuck(f"job {jobid} was submitted to a disabled queue", "33.admin.3")
+    await stage.rejected("33.admin.3")
     await stage.cancel(full)
     await all_have(stage, waiting, "clean", "33.admin.3")
     await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": True, "all": True})
@@ -280,3 +324,7 @@ async def _killed(stage: Stage) -> None:
         await stage.asked(topics.START_METHOD, jobid, 2)
         stage.must_run(jobid, UNHARMED)
         await stage.cancel(jobid)
+
+
+MANAGER_ACTS.extend(OTHER_SCHEDULER_ACTS)
+MANAGER_ACTS.extend(OTHER_EXECUTION_ACTS)

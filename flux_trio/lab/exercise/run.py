@@ -10,7 +10,9 @@ import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -261,6 +263,8 @@ class _Play:
                 self.report.ended(done[-1])
                 if not done[-1].is_clean:
                     break
+            if done[-1].is_clean:
+                await _watched(stage, partial(self._come_to_rest, stage))
         finally:
             instance.trace.remove_sink(self.jury.observe)  # it judges what is at rest before
             await stage.program.end()
@@ -268,6 +272,11 @@ class _Play:
         if done[-1].is_clean:
             done[-1] = self.jury.at_rest(done[-1])
         return done
+
+    async def _come_to_rest(self, stage: Stage) -> None:
+        """Give the program time for what it still owes; it is named later."""
+        with suppress(Stuck):
+            await stage.until("what is owed", lambda: not self.jury.is_owed)
 
     async def _begun(self, stage: Stage) -> Ended | None:
         """Start the program; return what it has broken if it does not serve then.

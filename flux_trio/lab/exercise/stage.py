@@ -25,6 +25,7 @@ from flux_trio.formats import Jobspec, ResourceSet, format_fluid, job_key, parse
 from flux_trio.lab.exercise.program import Driven
 from flux_trio.lab.exercise.refusing import RefusingRouter
 from flux_trio.messages import Flag, FluxError, Message, Request, Response, topics
+from flux_trio.protocols import JobFlag
 from flux_trio.trace import Kind, Record
 
 LONG_S: Final = 3600.0
@@ -111,6 +112,7 @@ class Stage:
         self._handle = handle
         self._events: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._times: dict[tuple[int, str], float] = {}  # of the last event of each name
+        self._counts: Counter[tuple[int, str]] = Counter()  # of the events of each name
         self._harms: dict[int, Mapping[str, Any]] = {}  # the first fatal exception of each job
         self._starts: list[int] = []  # the jobs in the order of their alloc events
         self._asked: Counter[tuple[str, object]] = Counter()  # topics and job ids of requests
@@ -129,6 +131,7 @@ class Stage:
             context = record.data.get("context") or {}
             self._events.setdefault(jobid, {})[name] = context
             self._times[jobid, name] = record.t
+            self._counts[jobid, name] += 1
             if name == "exception" and context.get("severity") == 0:
                 self._harms.setdefault(jobid, context)
             if name == "alloc":
@@ -144,7 +147,7 @@ class Stage:
             case Request(named, {"id": jobid}):
                 topic = _any_name(named)
                 self._asked[topic, jobid] += 1
-                if topic in _LAST:
+                if topic in _LAST and (topic != topics.SCHED_FREE or self.edition.free_answer):
                     self._open.setdefault(int(jobid), {})[topic] = None
             case Response(named, payload, errnum=0):
                 topic = _any_name(named)
@@ -278,6 +281,10 @@ class Stage:
         what = f"{topic} of job {format_fluid(jobid, 'f58')}"
         await self.until(what, lambda: self._asked[topic, jobid] >= times)
 
+    def times_asked(self, topic: str, jobid: int) -> int:
+        """Return how often somebody was asked something about a job."""
+        return self._asked[topic, jobid]
+
     async def answered(self, topic: str, jobid: int, clause: str = "") -> None:
         """Wait until the program has given its last answer about a job. Raises Stuck."""
         what = f"answer to {topic} of job {format_fluid(jobid, 'f58')}"
@@ -328,6 +335,10 @@ class Stage:
         """Return a job's events so far: the names, each with the context of the last one."""
         return self._events.get(jobid, {})
 
+    def count(self, jobid: int, name: str) -> int:
+        """Return how many events `name` a job has had."""
+        return self._counts[jobid, name]
+
     def time_of(self, jobid: int, name: str) -> float:
         """Return when a job had its last event `name`, in seconds since the Unix epoch."""
         return self._times[jobid, name]
@@ -364,15 +375,27 @@ class Stage:
         (jobid,) = await self._submit([_jobspec(command, **shape)], urgency)
         return jobid
 
-    async def submit_all(self, count: int, **shape: Any) -> list[int]:
-        """Submit equal simulated jobs at once, as `submit` does, and return their ids in order."""
-        return await self._submit([_jobspec((), **shape)] * count)
+    async def submit_all(self, count: int, *, checked: bool = True, **shape: Any) -> list[int]:
+        """Submit equal simulated jobs at once, as `submit` does, and return their ids in order.
+
+        Unless they are `checked`, the scheduler is not asked before whether they can ever run.
+        """
+        flags = 0 if checked else JobFlag.NOVALIDATE * self.edition.first_flag
+        return await self._submit([_jobspec((), **shape)] * count, flags=flags)
+
+    async def rejected(self, clause: str, **shape: Any) -> None:
+        """Submit a job that has to be rejected. Raises Stuck."""
+        try:
+            jobid = await self.submit(**shape)
+        except FluxError:
+            return
+        raise Stuck(f"job {format_fluid(jobid, 'f58')} was not rejected", clause)
 
     async def _submit(
-        self, jobspecs: Sequence[Mapping[str, Any]], urgency: int = URGENCY_DEFAULT
+        self, jobspecs: Sequence[Mapping[str, Any]], urgency: int = URGENCY_DEFAULT, flags: int = 0
     ) -> list[int]:
         found: list[int] = []
-        payloads = [{"jobspec": each, "urgency": urgency} for each in jobspecs]
+        payloads = [{"jobspec": each, "urgency": urgency, "flags": flags} for each in jobspecs]
         with self.deadline():
             async with AsyncExitStack() as opened:
                 answers = [

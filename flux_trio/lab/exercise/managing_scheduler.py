@@ -1,0 +1,251 @@
+"""The acts in which another scheduler asks a job manager what ours never does (RFC 27)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import trio
+
+from flux_trio.config import DURATION_KEY
+from flux_trio.formats import format_fluid
+from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.other_scheduler import OtherScheduler, scheduling
+from flux_trio.lab.exercise.stage import LONG_S, UNHARMED, Stage, Stuck, all_have, many
+from flux_trio.messages import Errno, FluxError, respond, respond_error, topics
+from flux_trio.process.groups import unwrapping
+
+OTHER_SCHEDULER_ACTS: Final = Acts()
+LIMIT: Final = 3
+DURATION_S: Final = 600.0
+
+
+async def seen(stage: Stage, jobid: int) -> None:
+    """Wait until the program must have seen what it was told before: it logs an exception."""
+    payload = {"id": jobid, "severity": 7, "type": "exercise", "note": ""}
+    before = stage.count(jobid, "exception")
+    await stage.call(topics.JOB_RAISE, payload)
+    what = f"event exception of job {format_fluid(jobid, 'f58')}"
+    await stage.until(what, lambda: stage.count(jobid, "exception") > before)
+
+
+def asked_for(stage: Stage, jobids: list[int]) -> list[int]:
+    """Return those of the jobs that the scheduler was asked for."""
+    return [each for each in jobids if stage.times_asked(topics.SCHED_ALLOC, each)]
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a scheduler takes three jobs at a time",
+    "it has three requests at most; each last answer makes room for one, an annotation does not",
+    ("27.ready.7", "27.ready.8", "27.deny.6", "27.alloccancel.4", "27.criteria.2"),
+)
+async def limited(stage: Stage) -> None:
+    async with scheduling(stage, LIMIT) as other:
+        jobs = [await stage.submit(run_s=LONG_S) for _ in range(LIMIT + 3)]
+        requests = [await other.wanted(each) for each in jobs[:LIMIT]]
+        other.annotate(requests[0], {"sched": {"reason_pending": "an exercise"}})
+        await seen(stage, jobs[-1])
+        _must_be_asked(stage, jobs, LIMIT, "27.ready.8")
+        stage.hopeless.add(jobs[1])
+        other.deny(requests[1], "an exercise")
+        requests.append(await other.wanted(jobs[LIMIT]))
+        await other.grant(requests[0])
+        requests.append(await other.wanted(jobs[LIMIT + 1]))
+        await stage.cancel(jobs[2])
+        await other.wanted(jobs[2], topics.SCHED_CANCEL)
+        await seen(stage, jobs[-1])
+        _must_be_asked(stage, jobs, LIMIT + 2, "27.ready.7")
+        other.withdraw(requests[2])
+        requests.append(await other.wanted(jobs[LIMIT + 2]))
+        for rank, request in enumerate(requests[LIMIT:], 1):
+            await other.grant(request, rank)
+        await end_all(stage, other, [jobs[0], *jobs[LIMIT:]])
+        await all_have(stage, jobs, "clean")
+
+
+def _must_be_asked(stage: Stage, jobs: list[int], count: int, clause: str) -> None:
+    found = len(asked_for(stage, jobs))
+    if found != count:
+        raise Stuck(f"the scheduler was asked for {found} jobs; expected {count}", clause)
+
+
+async def end_all(stage: Stage, other: OtherScheduler, jobs: list[int]) -> None:
+    """Cancel jobs that run, and take back what they have."""
+    for jobid in jobs:
+        await stage.cancel(jobid)
+        await other.freed(jobid)
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a scheduler annotates jobs that wait",
+    "annotations are merged, key by key, and the event alloc has what has become of them",
+    ("27.success.4", "27.success.7", *(f"27.annotate.{n}" for n in (3, 4, 5, 6, 7, 8, 9, 17))),
+)
+async def annotated(stage: Stage) -> None:
+    """Three jobs: the one in the middle is annotated in several ways, the others in one."""
+    told: list[dict[str, Any]] = [
+        {"sched": {"a": 1, "b": {"x": 1, "y": 2}, "gone": "now"}, "exercise": {"deep": {"er": 1}}},
+        {"sched": {"a": {"new": [1, None, {"z": True}]}, "b": {"x": None, "w": 2.5}, "gone": None}},
+        {"exercise": {"deep": {"er": None, "est": {"way": 2**53 + 1}}}, "flag": False},
+    ]
+    expected = {
+        "sched": {"a": {"new": [1, None, {"z": True}]}, "b": {"y": 2, "w": 2.5}},
+        "exercise": {"deep": {"est": {"way": 2**53 + 1}}},
+        "flag": True,
+    }
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 3, run_s=LONG_S)
+        requests = [await other.wanted(each) for each in jobs]
+        for each in told:
+            other.annotate(requests[1], each)
+        for rank, request in enumerate(requests):
+            other.annotate(request, {"exercise": {"rank": rank}} if rank != 1 else {"flag": True})
+            await other.grant(request, rank, **({"sched": {"last": rank}} if rank != 1 else {}))
+        found = [await _annotations_of(stage, each) for each in jobs]
+        others = [{"exercise": {"rank": at}, "sched": {"last": at}} for at in (0, 2)]
+        _must_be_equal(jobs[1], found[1], expected)
+        _must_be_equal(jobs[0], found[0], others[0])
+        _must_be_equal(jobs[2], found[2], others[1])
+        await end_all(stage, other, jobs)
+
+
+async def _annotations_of(stage: Stage, jobid: int) -> Any:
+    await stage.event(jobid, "alloc", "27.success.6")
+    return stage.events(jobid)["alloc"].get("annotations")
+
+
+def _must_be_equal(jobid: int, found: Any, expected: Any) -> None:
+    if found != expected:
+        name = format_fluid(jobid, "f58")
+        text = f"annotations of job {name}: expected {expected}, got {found}"
+        raise Stuck(text, "27.success.7")
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a job gets resources when it is canceled already",
+    "they are freed, and the job does not run",
+    ("27.cancel.7", UNHARMED),
+)
+async def granted_though_canceled(stage: Stage) -> None:
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 3, run_s=LONG_S)
+        requests = [await other.wanted(each) for each in jobs]
+        await stage.cancel(jobs[1])
+        await other.wanted(jobs[1], topics.SCHED_CANCEL)
+        for rank, request in enumerate(requests):
+            await other.grant(request, rank)
+        await other.freed(jobs[1])
+        await stage.event(jobs[1], "clean")
+        if "start" in stage.events(jobs[1]):
+            raise Stuck("a job was started that was canceled before", "27.cancel.7")
+        await all_have(stage, jobs[::2], "start")
+        await end_all(stage, other, jobs[::2])
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a request for resources is answered with an error",
+    "nothing is sent to the scheduler any more before it has said hello and ready again",
+    ("27.impl.12", "27.impl.14", "27.finalization.2", "27.finalization.5"),
+)
+async def alloc_fails(stage: Stage) -> None:
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 4, run_s=LONG_S)
+        requests = [await other.wanted(each) for each in jobs]
+        await other.grant(requests[0])
+        await stage.event(jobs[0], "start")
+        other.fail(requests[1])
+        await seen(stage, jobs[0])
+        await stage.call(topics.JOB_URGENCY, {"id": jobs[2], "urgency": 20})
+        await stage.cancel(jobs[3])
+        late = await stage.submit(run_s=LONG_S)
+        await stage.event(jobs[3], "clean", "27.finalization.2")
+        await stage.cancel(jobs[0])
+        await stage.event(jobs[0], "release")
+        await other.serve()
+        if [each["id"] for each in other.held] != [jobs[0]]:
+            raise Stuck("one job holds resources, and hello tells of another", "27.hello.4")
+        await other.freed(jobs[0])
+        for rank, jobid in enumerate((jobs[2], jobs[1], late)):
+            await other.grant(await other.wanted(jobid), rank)
+        await end_all(stage, other, [jobs[1], jobs[2], late])
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a request to free resources is answered with an error",
+    "nothing is sent any more, and the next hello tells that the job holds them",
+    ("27.impl.13", "27.finalization.2", "27.hello.4"),
+    where=lambda edition: edition.free_answer is not None,
+)
+async def free_fails(stage: Stage) -> None:
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 3, run_s=LONG_S)
+        for rank, each in enumerate(jobs):
+            await other.grant(await other.wanted(each), rank)
+        await all_have(stage, jobs, "start")
+        await stage.cancel(jobs[1])
+        other.fail(await other.wanted(jobs[1], topics.SCHED_FREE))
+        await seen(stage, jobs[0])
+        late = await stage.submit()
+        await seen(stage, jobs[0])
+        await other.serve()
+        if sorted(each["id"] for each in other.held) != sorted(jobs):
+            raise Stuck(f"hello tells of {len(other.held)} jobs; expected 3", "27.hello.4")
+        await other.freed(jobs[1])
+        await other.grant(await other.wanted(late), 1)
+        await other.freed(late)
+        await end_all(stage, other, jobs[::2])
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "jobs that run get other time limits",
+    "the scheduler is asked; it may agree, know nothing of it, or refuse, which the user is told",
+    (
+        *("27.criteria.12", "27.expiration.1", "27.expiration.2", "27.expiration.3"),
+        *("27.expiration.4", "27.expiration.10", "27.expiration.11", UNHARMED),
+    ),
+)
+async def expirations(stage: Stage) -> None:
+    answers = ((0, 2), (Errno.ENOSYS, 0.5), (Errno.EINVAL, 3), (0, 0.25))
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 3, run_s=LONG_S, duration=DURATION_S)
+        for rank, each in enumerate(jobs):
+            await other.grant(await other.wanted(each), rank)
+        await all_have(stage, jobs, "start")
+        for errnum, factor in answers:
+            await _update(stage, other, jobs[1], errnum, DURATION_S * factor)
+        for each in jobs[::2]:
+            if "resource-update" in stage.events(each):
+                raise Stuck("a job has another expiration that was not asked for", UNHARMED)
+        await end_all(stage, other, jobs)
+
+
+async def _update(
+    stage: Stage, other: OtherScheduler, jobid: int, errnum: int, duration: float
+) -> None:
+    """Ask for another time limit, which the scheduler answers so."""
+    before = stage.count(jobid, "resource-update")
+    begin = stage.time_of(jobid, "alloc")
+    clause = "27.expiration.10" if errnum == Errno.EINVAL else "27.expiration.11"
+    payload = {"id": jobid, "updates": {DURATION_KEY: duration}}
+    is_told = True
+
+    async def answer() -> None:
+        request = await other.wanted(jobid, topics.SCHED_EXPIRATION)
+        why = "an exercise"
+        other.answer(respond_error(request, errnum, why) if errnum else respond(request, None))
+
+    with unwrapping(Stuck):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            try:
+                await stage.call(topics.JOB_UPDATE, payload)
+            except FluxError:
+                is_told = False
+    if is_told == (errnum == Errno.EINVAL):
+        raise Stuck(f"the scheduler answers {errnum}; the user is told otherwise", clause)
+    await seen(stage, jobid)
+    if stage.count(jobid, "resource-update") != before + is_told:
+        raise Stuck(f"the scheduler answers {errnum}, and the expiration is not so", clause)
+    found = stage.events(jobid).get("resource-update", {}).get("expiration", 0)
+    if is_told and abs(found - begin - duration) > 2:
+        text = f"expected an expiration {duration:g} s after alloc, got {found - begin:g} s"
+        raise Stuck(text, "27.expiration.3")
