@@ -183,6 +183,7 @@ class BrokerServices:
         logs = LogService(self.log, handle, as_lines=self.has_native_door)
         others = (topics.MODULE_TRACE, topics.BROKER_NOTE)
         self._counts.update(dict.fromkeys([*self._methods, *logs.methods, *others], 0))
+        self.supervisor.crashing.append(self._acquirers.note_crash)
         self._handle_notes_when_sent(self.router.peers[handle.name])
         task_status.started()
         try:

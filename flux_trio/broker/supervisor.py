@@ -33,7 +33,7 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     A crash of an `essential` module ends the instance. `process` is the main function that runs the
     module in its own process, or None if that is not possible. `path` is the file of a module that
     is none of this project. `with_arguments` returns the main function for the arguments of a
-    module, or raises FluxError; None: it has none.
+    module, or raises FluxError; None: it has none. `arguments` are those that `main` has.
     """
 
     name: str
@@ -42,6 +42,7 @@ class ModuleSpec(msgspec.Struct, frozen=True):
     process: ModuleMain | None = None
     path: str = ""
     with_arguments: Callable[[Sequence[str]], ModuleMain] | None = None
+    arguments: tuple[str, ...] = ()
 
 
 def _with(spec: ModuleSpec, arguments: Sequence[str]) -> ModuleSpec:
@@ -51,7 +52,8 @@ def _with(spec: ModuleSpec, arguments: Sequence[str]) -> ModuleSpec:
     if spec.with_arguments is None:
         text = f"{spec.name}: expected no arguments, got {' '.join(arguments)}"
         raise FluxError(Errno.EINVAL, text)
-    return msgspec.structs.replace(spec, main=spec.with_arguments(arguments), process=None)
+    main = spec.with_arguments(arguments)
+    return msgspec.structs.replace(spec, main=main, process=None, arguments=tuple(arguments))
 
 
 class ModuleStatus(StrEnum):
@@ -124,6 +126,8 @@ class Supervisor:
         self._clock = clock
         self._log = log
         self._userid = userid
+        self.crashing: list[Callable[[str], None]] = []
+        """Each is called with the name of a module that ends by itself, while its names are its."""
         self._loaded: dict[str, _Loaded] = {}
         self._nbefore: Counter[str] = Counter()  # by name: how often it was loaded
 
@@ -176,9 +180,12 @@ class Supervisor:
     async def reload(
         self, name: str, arguments: Sequence[str] = (), *, as_process: bool = False
     ) -> list[str]:
-        """Stop a module and start it again; see `remove` and `load`."""
+        """Stop a module and start it again; see `remove` and `load`.
+
+        Without `arguments` it has those that it had.
+        """
         spec = self._loaded_one(name).spec
-        again = _with(self.specs.get(name, spec), arguments)
+        again = _with(self.specs.get(name, spec), arguments or spec.arguments)
         abandoned = await self.remove(name)
         await self.load_spec(again, as_process=as_process)
         return abandoned
@@ -189,10 +196,12 @@ class Supervisor:
         Raises FluxError(ENOENT).
         """
         loaded = self._loaded_one(name)
-        as_process = loaded.spec.process is not None and loaded.handle.process is not None
+        spec = loaded.spec
+        as_process = spec.process is not None and loaded.handle.process is not None
 
         async def load() -> None:
-            await self.load_spec(self.specs.get(name, loaded.spec), as_process=as_process)
+            again = _with(self.specs.get(name, spec), spec.arguments)
+            await self.load_spec(again, as_process=as_process)
 
         return load
 
@@ -264,12 +273,10 @@ class Supervisor:
         started = _Started(task_status, on_started)
         error: Exception | None = None
         try:
-            with loaded.scope:
-                await main(handle, task_status=started)
-            if loaded.killed:
-                raise ModuleKilled(loaded.killed)
-        except Exception as exc:  # noqa: BLE001 - a crash is recorded and must not end the broker
-            error = exc
+            error = await self._serve(loaded, main, started)
+            if loaded.started and not loaded.removing:
+                for listener in self.crashing:
+                    listener(spec.name)
         finally:
             del self._loaded[spec.name]
             handle.close(
@@ -280,6 +287,19 @@ class Supervisor:
             reason = "removed before it served" if loaded.removing else self.reason(spec, error)
             raise ModuleNotStarted(f"module {spec.name}: {reason}") from error
         self._end(spec, loaded, error)
+
+    async def _serve(
+        self, loaded: _Loaded, main: ModuleMain, started: _Started
+    ) -> Exception | None:
+        """Run a module until it ends; return its error."""
+        try:
+            with loaded.scope:
+                await main(loaded.handle, task_status=started)
+            if loaded.killed:
+                raise ModuleKilled(loaded.killed)
+        except Exception as exc:  # noqa: BLE001 - a crash is recorded and must not end the broker
+            return exc
+        return None
 
     def _end(self, spec: ModuleSpec, loaded: _Loaded, error: Exception | None) -> None:
         reason = self.reason(spec, error)

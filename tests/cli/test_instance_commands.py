@@ -346,6 +346,22 @@ def test_a_scheduler_runs_in_a_process_of_its_own(instance: RunningInstance) -> 
     assert json.loads(instance.ok("module", "stats", "sched"))["allocated"] == 0
 
 
+def test_modules_take_arguments(instance: RunningInstance) -> None:
+    text = instance.refused("module", "reload", "sched", "mode=some")
+    assert text == 'mode: expected unlimited or limited=N, got "some"'
+    instance.ok("module", "remove", "sched")
+    assert "expected one of log-level, mode" in instance.refused("module", "load", "sched", "x=1")
+    instance.ok("module", "load", "sched", "mode=limited=3")
+    instance.ok("module", "reload", "sched")
+    instance.started("-n4")
+    for _ in range(5):
+        instance.simulated(1, "-n4")
+    assert instance.ok("module", "stats", "-p", "sched.outstanding", "job-manager") == "3\n"
+    instance.ok("module", "reload", "sched", "mode=unlimited")
+    assert instance.ok("module", "stats", "-p", "sched.outstanding", "job-manager") == "5\n"
+    instance.cancel_all()
+
+
 def test_module_need_not_be_loaded_if_that_is_what_force_says(instance: RunningInstance) -> None:
     instance.ok("module", "remove", "sched")
     assert instance.invoke("module", "remove", "sched").exit_code == 1

@@ -340,6 +340,56 @@ async def test_a_resource_service_that_an_operator_loads_again_takes_no_schedule
         assert [each["what"] for each in told][-2:] == ["removed", "started"]
 
 
+async def test_a_scheduler_that_has_lost_its_resource_service_comes_back_with_the_next_one(
+    autojump_clock: MockClock,
+) -> None:
+    """28.acquire: it leaves, as it should; it acquires again with nobody's help."""
+    async with scene() as s:
+        running = await s.submit(run_s=HOUR)
+        await s.call("module.kill", {"name": NAME})
+        await settle()
+        assert "sched" not in s.supervisor
+        pending = await s.submit(run_s=1)
+        await s.call("module.load", {"name": NAME})
+        await s.wait(pending)
+        await s.wait(running)
+        assert "exception" not in await s.events(running)
+        await s.call("module.kill", {"name": "sched"})  # by itself; nobody loads it again
+        await s.call("module.reload", {"name": NAME})
+        assert "sched" not in s.supervisor
+
+
+async def alloc_limit(s: Scene) -> int:
+    """How many alloc requests the scheduler takes at once; 0: any number."""
+    hellos = [r.message for r in s.records if getattr(r.message, "topic", "") == topics.SCHED_READY]
+    asked = [each.payload for each in hellos if isinstance(each, Request)]
+    return int(asked[-1].get("limit") or 0)
+
+
+@pytest.mark.parametrize("how", ["reload", "reload resource", "crash of resource"])
+async def test_a_module_that_is_loaded_again_has_the_arguments_that_it_had(
+    autojump_clock: MockClock, how: str
+) -> None:
+    async with scene() as s:
+        await s.call("module.reload", {"name": "sched", "args": ["mode=limited=3"]})
+        await settle()
+        assert await alloc_limit(s) == 3
+        if how == "crash of resource":
+            await s.call("module.kill", {"name": NAME})
+            await settle()
+            await s.call("module.load", {"name": NAME})
+        else:
+            await s.call(
+                "module.reload", {"name": how.removeprefix("reload ").replace("reload", "sched")}
+            )
+        await settle()
+        assert await alloc_limit(s) == 3
+        await s.call("module.remove", {"name": "sched"})
+        await s.call("module.load", {"name": "sched"})
+        await settle()
+        assert await alloc_limit(s) == 0
+
+
 async def test_a_scheduler_that_an_operator_has_removed_stays_away(
     autojump_clock: MockClock,
 ) -> None:

@@ -58,19 +58,18 @@ def load(name: str, args: tuple[str, ...], as_process: bool) -> None:
 
     NAME is one of flux-trio's, or with a slash the file of a module of flux-core, such as
     ./sched-simple.py or ./sched.so. flux-core's own loader runs the file; so `flux` must be on the
-    instance's PATH. Only a file has ARGS.
+    instance's PATH. Of flux-trio's modules sched (mode=limited=N), job-exec (kill-timeout=FSD),
+    job-ingest and resource (noverify) have ARGS, which stand above the configuration.
 
-    Exit codes: 0, 1 if the module is unknown, is already loaded or does not start, 2 for wrong
-    usage.
+    Exit codes: 0, 1 if the module is unknown, is already loaded, has no such argument or does not
+    start, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
     if "/" in name:
         wanted: dict[str, Any] = {"path": os.path.abspath(name), "args": args}  # noqa: PTH100 - no link is resolved
-    elif args:
-        raise CommandError(f"{name}: expected no arguments, got {args[0]}")
     else:
-        wanted = {"name": name, "exec": as_process}
+        wanted = {"name": name, "args": args, "exec": as_process}
     _change(topics.MODULE_LOAD, wanted)
 
 
@@ -78,8 +77,11 @@ def load(name: str, args: tuple[str, ...], as_process: bool) -> None:
 @_EXEC
 @click.option("-f", "--force", is_flag=True, help="Start the module if it is not loaded.")
 @click.argument("name", shell_complete=completing.module)
-def reload(name: str, as_process: bool, force: bool) -> None:
+@click.argument("args", nargs=-1)
+def reload(name: str, args: tuple[str, ...], as_process: bool, force: bool) -> None:
     """Stop a module and start it again; see `module remove`.
+
+    Without ARGS it has those that it had; see `module load`.
 
     Exit codes: 0, 1 if the module is not loaded or does not start, 2 for wrong usage.
     """
@@ -87,7 +89,7 @@ def reload(name: str, as_process: bool, force: bool) -> None:
 
     is_new = force and name not in with_client(_loaded)
     topic = topics.MODULE_LOAD if is_new else topics.MODULE_RELOAD
-    _change(topic, {"name": name, "exec": as_process})
+    _change(topic, {"name": name, "args": args, "exec": as_process})
 
 
 @module.command()
