@@ -209,6 +209,23 @@ def value_in(response: Response) -> str | None:
         raise FluxError(Errno.EPROTO, f"{response.topic}: payload.val: {error}") from None
 
 
+class NamespaceWatched(msgspec.Struct, frozen=True):
+    """A namespace of which somebody watches keys."""
+
+    owner: int
+    rootseq: int
+    rootref: str
+    watchers: int
+
+
+class WatchStats(msgspec.Struct, frozen=True):
+    """The kvs-watch.stats-get response: how many watches there are, by namespace."""
+
+    watchers: int
+    namespaces: dict[str, NamespaceWatched]
+    count: int = msgspec.field(name="namespace-count")
+
+
 LOOKUP: Final = codec(LookupAt)
 FOUND: Final = codec(Found)
 FOUND_PLUS: Final = codec(FoundPlus)
@@ -218,6 +235,7 @@ NAMESPACE: Final = codec(Namespace)
 NAMESPACE_ROOT: Final = codec(NamespaceRoot)
 WAIT_VERSION: Final = codec(WaitVersion)
 NAMESPACE_CREATE: Final = codec(NamespaceCreate)
+WATCH_STATS: Final[Codec[WatchStats]] = Codec(msgspec.to_builtins, codec(WatchStats).read)
 NAMESPACE_LIST: Final[Codec[NamespaceList]] = Codec(msgspec.to_builtins, codec(NamespaceList).read)
 WATCH_CANCEL: Final = CANCEL
 

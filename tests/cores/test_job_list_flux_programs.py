@@ -216,6 +216,44 @@ def test_eventlogs_of_a_job_that_runs_are_waited_for(listed: ListedJobs) -> None
     assert (errnum, told["event"]) == (0, format_event(ending()[0]))
 
 
+@pytest.mark.parametrize("flags", [0, 1])
+def test_an_eventlog_that_a_job_has_not_written_is_an_error_if_it_ran(
+    listed: ListedJobs, flags: int
+) -> None:
+    """Whether the job is over already, or ends meanwhile; its output may be missing."""
+    path = "guest.invalid"
+    missing = (Errno.ENOENT, f"{path}: key not found")
+    wanted = {"path": path, "flags": flags}
+    assert listed.ask(WATCH, {"id": 3, **wanted}, streaming=True, tag=5) == [missing]
+    assert listed.ask(WATCH, {"id": 2, **wanted}, streaming=True, tag=6) == []
+    output = {"id": 3, "path": "guest.output", "flags": flags}
+    assert listed.ask(WATCH, output, streaming=True, tag=7) == [(Errno.ENODATA, None)]
+    listed.commit(["append", job_key(2, "eventlog"), format_eventlog(ending())])
+    listed.tell_all(2, ending(), len(running()))
+    assert listed.take_sent() == [missing]
+
+
+def test_an_eventlog_of_a_job_that_never_ran_ends_regularly(listed: ListedJobs) -> None:
+    wanted = {"id": 1, "path": "guest.exec.eventlog", "flags": 1}
+    assert listed.ask(WATCH, wanted, streaming=True) == []
+    end = [
+        Event(2000.0, "exception", {"type": "cancel", "severity": 0, "userid": 7}),
+        Event(2000.0, "clean"),
+    ]
+    listed.tell_all(1, end, len(pending()))
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
+
+
+@pytest.mark.parametrize("jobid", [2, 42])
+def test_a_watch_is_checked_before_its_job_is_looked_for(listed: ListedJobs, jobid: int) -> None:
+    ((errnum, text),) = listed.ask(
+        WATCH, {"id": jobid, "path": "eventlog", "flags": 499}, streaming=True
+    )
+    assert (errnum, "invalid flags" in text) == (Errno.EPROTO, True)
+    ((errnum, text),) = listed.ask(WATCH, {"id": jobid, "path": "eventlog", "flags": 0})
+    assert (errnum, "streaming" in text) == (Errno.EPROTO, True)
+
+
 def test_a_cancel_that_wants_no_answer_ends_the_stream_regularly(listed: ListedJobs) -> None:
     listed.ask(WATCH, {"id": 2, "path": "eventlog", "flags": 0}, streaming=True, tag=5)
     cancel = asked(f"{WATCH}-cancel", {"matchtag": 5}, tag=0)

@@ -391,6 +391,24 @@ class TestWatches:
         told = kvs(commit(op("a.c", val("2"))))
         assert (9, 0, {"val": directory({"b": val("1"), "c": val("2")})}) in told
 
+    def test_stats_count_the_watches_of_each_namespace_in_whose_words_ever(
+        self, kvs: FluxKvs
+    ) -> None:
+        stats = asked_by_guest("kvs-watch.stats-get")
+        assert kvs.one(stats) == (0, {"watchers": 0, "namespaces": {}, "namespace-count": 0})
+        made = {"namespace": "job-1", "rootref": EMPTY_ROOT, "owner": GUEST, "flags": 0}
+        kvs(asked("kvs.namespace-create", made))
+        kvs.put("a", "1")
+        kvs(watch("a", 4, tag=8))
+        kvs(watch("exec.eventlog", 4 | 8, tag=9, namespace="job-1"))
+        own = asked("store.watch", {"key": job_key(1, "guest.output")}, tag=10, streaming=True)
+        kvs(own, watch("a", 4 | 8, tag=11, namespace="none"))
+        _, told = kvs.one(stats)
+        assert (told["watchers"], told["namespace-count"]) == (4, 2)
+        counts = {name: each["watchers"] for name, each in told["namespaces"].items()}
+        assert counts == {"job-1": 2, "primary": 1}  # one waits for its namespace
+        assert told["namespaces"]["job-1"]["owner"] == GUEST
+
     def test_a_cancel_ends_it_and_a_peer_that_leaves_is_told_no_more(self, kvs: FluxKvs) -> None:
         kvs.put("a", "1")
         kvs(watch("a", 4))

@@ -179,7 +179,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             self._changes.ended(record)
             self._details.forget(record.id)
             self._listings.chooser.ended(record.id)
-            self._watches.ended(record.id)
+            self._watches.ended(record)
 
     def _fired(self, key: JobListTimer) -> None:
         match key:
@@ -236,6 +236,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             return self._asked.watched(request)
         if request.topic not in _ABOUT_A_JOB:
             return None
+        if request.topic == topics.INFO_WATCH:
+            self._watches.check(request)
         jobid = job_list.id_in(request)
         return None if self._records.find(jobid) is not None else jobid
 

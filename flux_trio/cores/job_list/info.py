@@ -152,7 +152,7 @@ class Info(Part):
 
     def watch(self, request: Request) -> None:
         """job-info.eventlog-watch: send every line, and ENODATA once the job is inactive."""
-        wanted = job_list.WATCH.read(request)
+        wanted = self._watches.check(request)
         self._watches.open(request, wanted, self._find(request, wanted.id))
 
     def watch_updates(self, request: Request) -> None:

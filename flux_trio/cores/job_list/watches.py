@@ -81,6 +81,7 @@ class _Watch(JobStream):
     copied: Matchtag = 0  # of the job-exec.copy under way, 0 without one
     lines: OutputLines = msgspec.field(default_factory=OutputLines)  # of output, for Flux's own
     owes_sentinel: bool = False  # an empty response follows what is there already
+    has_run: bool = False  # the job, once it is over: what it has not written never comes
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
 
     @property
@@ -94,6 +95,14 @@ class _Watch(JobStream):
         """Return whether a missing eventlog is waited for, as flux-core does for those of tasks."""
         flags = self.flags
         return flags is None or bool(flags & job_list.WATCH_WAITCREATE) or self.path != EVENTLOG
+
+    @property
+    def must_exist(self) -> bool:
+        """Return whether it is an error that the eventlog of a job that is over is missing.
+
+        Flux's own programs are told so, unless the job never ran. A job may have no output.
+        """
+        return self.flags is not None and self.is_last and self.has_run and self.path != OUTPUT
 
     def pop_lines(self) -> list[str]:
         """Remove and return the next whole lines, as many as there is credit for."""
@@ -138,15 +147,21 @@ class Watches(Part):
             WATCHES_OF_USER_MAX, "eventlog watches", of_owner=WATCHES_OF_OWNER_MAX
         )
 
-    def open(self, request: Request, wanted: job_list.Watch, record: Record) -> None:
-        """Open the stream of a job that the sender may read. Raises FluxError."""
+    def check(self, request: Request) -> job_list.Watch:
+        """Return what a request asks for, of a job that may be unknown. Raises FluxError."""
         self._watches.check_new(request)
-        self._of_user.count_opened(request.userid, is_owner=request.is_owner)
+        wanted = job_list.WATCH.read(request)
         known = job_list.WATCH_WAITCREATE | job_list.WATCH_INITIAL_SENTINEL
         if (wanted.flags or 0) & ~known:
-            text = f"{request.topic}: flags: expected 0 to {known}, got {wanted.flags}"
+            text = f"{request.topic}: invalid flags: expected 0 to {known}, got {wanted.flags}"
             raise FluxError(Errno.EPROTO, text)
+        return wanted
+
+    def open(self, request: Request, wanted: job_list.Watch, record: Record) -> None:
+        """Open the stream of a job that the sender may read. Raises FluxError."""
+        self._of_user.count_opened(request.userid, is_owner=request.is_owner)
         watch = _Watch(request, Credit(wanted.credit), record.id, wanted.path, wanted.follow)
+        watch.has_run = record.t_run is not None
         watch.flags = wanted.flags
         watch.owes_sentinel = bool((wanted.flags or 0) & job_list.WATCH_INITIAL_SENTINEL)
         self._watches.add(watch)
@@ -208,9 +223,10 @@ class Watches(Part):
         for watch in self._watches.of_sender(sender):
             self._end(watch, None)
 
-    def ended(self, jobid: int) -> None:
+    def ended(self, record: Record) -> None:
         """Read the rest of the logs of a job that is inactive: they are complete in the kvs."""
-        for watch in self._watches.of_job(jobid):
+        for watch in self._watches.of_job(record.id):
+            watch.has_run = record.t_run is not None
             if not watch.is_last:
                 self._stop(watch)
                 watch.is_last = True
@@ -254,7 +270,7 @@ class Watches(Part):
         elif value is not None:
             watch.hold(value[watch.chars_sent :])
             self._send_lines(watch)
-        elif (watch.follow and is_checked) or watch.piece:  # a job may end without that eventlog
+        elif not watch.must_exist and ((watch.follow and is_checked) or watch.piece):
             counted = JobCounted(watch.stream)
             watch.asked = self._exchange.ask_kvs(count_keys(watch.jobid), counted)
         else:

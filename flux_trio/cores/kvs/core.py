@@ -177,6 +177,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                 topics.KVS_WAIT_VERSION: self._flux.wait_version,
                 topics.KVS_WATCH_LOOKUP: self._flux.watch,
                 topics.KVS_WATCH_CANCEL: self._tree_watches.cancel,
+                topics.stats_of(topics.KVS_WATCHES): self._watch_stats,
             }
             farewells[topics.KVS_WATCHES] = self._watch_disconnect
         else:
@@ -254,6 +255,14 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._flux.tell_all_bytes()
 
     # Requests
+
+    def _watch_stats(self, request: Request) -> None:
+        """kvs-watch.stats-get: the watches of all keys, in whose words ever, by namespace."""
+        stats = self._namespaces.watched(
+            lambda key: self._watches.count(key) + self._tree_watches.count(key),
+            len(self._watches) + len(self._tree_watches),
+        )
+        self._outbox.send(respond(request, flux_kvs.WATCH_STATS.write(stats)))
 
     def _stats(self) -> kvs.Stats:
         held = self._room.held

@@ -11,7 +11,7 @@ it is a name that says nothing else. Only today's is taken. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -31,7 +31,7 @@ from flux_trio.formats import (
     parse_fluid,
     treeobj,
 )
-from flux_trio.formats.meanings import JobId, JsonObject
+from flux_trio.formats.meanings import JobId, JsonObject, KvsKey
 from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Request
 
 PRIMARY: Final = flux_kvs.PRIMARY
@@ -147,6 +147,21 @@ class Namespaces(Part):
         if not rootseq:
             return EMPTY_ROOT
         return treeobj.blobref(HASH, f"{name} {rootseq}".encode())
+
+    def watched(self, count: Callable[[KvsKey], int], total: int) -> flux_kvs.WatchStats:
+        """Return who is watched, from the number of watches at and below a key, and of all."""
+        names = [name for name in self.by_name if name != PRIMARY]
+        numbers = {name: count(start_of(name)) for name in names}
+        views = sum(number for name, number in numbers.items() if _OF_JOB.fullmatch(name))
+        numbers[PRIMARY] = total - views - count(CONTENTS)  # some wait for their namespace there
+        found = {
+            name: flux_kvs.NamespaceWatched(
+                self.by_name[name].owner, self.root(name).rootseq, self.root(name).rootref, number
+            )
+            for name, number in numbers.items()
+            if number
+        }
+        return flux_kvs.WatchStats(total, found, len(found))
 
     def create(self, asked: flux_kvs.NamespaceCreate) -> list[Op]:
         """Add a namespace; return the ops that store it. Raises FluxError."""

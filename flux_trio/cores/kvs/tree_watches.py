@@ -77,6 +77,10 @@ class TreeWatches(Part):
         """Return whether somebody follows `key`."""
         return key in self._by_key
 
+    def count(self, key: str) -> int:
+        """Return how many follow `key` or a key below it."""
+        return len(self._by_key.at_or_below(key))
+
     def open(self, request: Request) -> KvsKey:
         """Open a watch; return its key in the store. Raises FluxError."""
         asked = flux_kvs.LOOKUP.read(request)

@@ -98,6 +98,10 @@ class Watches(Part):
         """Return whether somebody follows `key`."""
         return key in self._by_key
 
+    def count(self, key: str) -> int:
+        """Return how many follow `key` or a key below it."""
+        return len(self._by_key.at_or_below(key))
+
     def open(self, request: Request) -> Watch:
         """Return the new watch, whose key is to be read. Raises FluxError."""
         wanted = kvs.WATCH.read(request)
