@@ -628,10 +628,12 @@ async def _run_resource(
     find_again: bool,
     handle: Handle,
     *,
+    missing: Mapping[int, str] | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the resource service; with `find_again`, by the configuration of now or R in the kvs.
 
+    `missing` is what a simulated machine lacks; without it, it is what this machine lacks.
     Raises FormatError or FluxError that names the invalid key of `[resource]`.
     """
     inventory, exclude = given.inventory, given.exclude
@@ -644,13 +646,16 @@ async def _run_resource(
         else:
             kept, excluded = "read", config.resource.exclude
     is_unchecked = config.exec.simulate or config.resource.noverify
+    if missing is None:
+        is_other = is_unchecked or inventory.hosts != given.inventory.hosts
+        missing = {} if is_other else given.missing
     await resource.run(
         handle,
         inventory,
         excluded,
         queues=queue_hosts(config),
         kept=kept,
-        missing={} if is_unchecked or inventory.hosts != given.inventory.hosts else given.missing,
+        missing=missing,
         check=None if config.exec.simulate else config.resource.check,
         edition=config.edition_value,
         waits=find_again,

@@ -46,7 +46,7 @@ from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobEvent, JobState, Switches
 from flux_trio.trace import Kind, Record
 
-BUSY = str(Path(__file__).parents[1] / "mistakes" / "busy.py")
+BUSY = str(Path(__file__).parents[1] / "planter" / "mistakes" / "busy.py")
 WAITING = (JobPlan(run=90.0), JobPlan(run=90.0))
 
 

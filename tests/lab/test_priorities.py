@@ -17,7 +17,7 @@ from flux_trio.lab.properties.priorities import Priorities
 from flux_trio.lab.stories.running import PlanRun
 from flux_trio.lab.world.cores_world import EPOCH
 
-BUSY = str(Path(__file__).parents[1] / "mistakes" / "busy.py")
+BUSY = str(Path(__file__).parents[1] / "planter" / "mistakes" / "busy.py")
 WAITING = (JobPlan(run=90.0), JobPlan(run=5.0), JobPlan(run=5.0), JobPlan(run=5.0))
 ASKED = (
     OwnerRequest(2.0, "urgency", job=1, value=20),

@@ -35,6 +35,9 @@ from flux_trio.trace import KILLED, Kind, Record, Sink
 _ALL: Final = 1_000_000
 """Messages that a module gets in one step if all that wait reach it."""
 
+ENDS_MAX: Final = 20
+"""Errors of a world after which an instance that ends by itself is not begun again."""
+
 
 class StackWorld(WorldOfServices):
     """An instance of real services under Trio, in virtual time; see `CoresWorld`.
@@ -259,13 +262,18 @@ class StackWorld(WorldOfServices):
             self._ended(run)
 
     def _ended(self, run: SteppedRun) -> None:
-        """The instance has ended by itself. Raises PluginError if a plugin cannot be loaded."""
+        """The instance has ended by itself.
+
+        Raises PluginError if a plugin cannot be loaded, RuntimeError if no life of it lasts.
+        """
         then, self._then = self._then, None
         if then is None:
             error = None if run.error is None else error_of_start(run.error)
             if isinstance(error, PluginError):
                 raise error  # no further life would begin either
             self.errors.append(f"the instance has ended: {run.error}")
+            if len(self.errors) > ENDS_MAX:
+                raise RuntimeError(self.errors[-1]) from run.error
             parties.kill_instance(self, 0.0)
         else:
             then()
