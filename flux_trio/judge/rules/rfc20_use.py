@@ -31,7 +31,6 @@ from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
-    INVENTORY_RECORDS,
     Piece,
     allocated,
     inventory_in,
@@ -191,16 +190,18 @@ def _opaque(r: Any) -> str | None:
     return None if found is None else json.dumps(found, sort_keys=True)
 
 
+_ACQUIRED: Final = sent("response", topics.RESOURCE_ACQUIRE)
+
 SCHEDULING: Final = view(
     "scheduling",
-    INVENTORY_RECORDS,
+    _ACQUIRED,
     parts=lambda record, _seen: [((), _opaque(inventory_in(record)))],
     fold=lambda old, text, _record, _seen: text or old,
 )
-"""A single state: the scheduling key of the inventory's R, as JSON text."""
+"""A single state: the scheduling key of the inventory's R in RFC 28, as JSON text."""
 
 
-@RULES.judge("20.scheduling.6", INVENTORY_RECORDS, views=[SCHEDULING])
+@RULES.judge("20.scheduling.6", _ACQUIRED, views=[SCHEDULING])
 def scheduling_rides_along(record: Record, seen: Seen) -> Finding:
     inventory, before = inventory_in(record), seen.at(SCHEDULING)
     if inventory is None or before is None:

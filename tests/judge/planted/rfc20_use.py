@@ -118,9 +118,9 @@ falls_over("20.scheduling.5", functools.partial(with_scheduling, True))
 
 @PLANTED.violation("20.scheduling.6", "unusual_resources")
 def scheduling_is_dropped(trace: Trace) -> Trace:
-    status = find(trace, topics.RESOURCE_STATUS, "response", nth=-1)
-    r = {k: v for k, v in status.message.payload["R"].items() if k != "scheduling"}
-    return edit_payload(trace, status, R=r)
+    acquired = find(trace, topics.RESOURCE_ACQUIRE, "response", type="grow", nth=-1)
+    r = {k: v for k, v in acquired.message.payload["resources"].items() if k != "scheduling"}
+    return edit_payload(trace, acquired, resources=r)
 
 
 @PLANTED.violation("20.overview.5", "expiring")

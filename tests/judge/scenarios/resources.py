@@ -150,6 +150,8 @@ async def unusual_resources(stage: Stage) -> None:
     await _submit(stage, 5.0, **{"system.constraints": {"properties": ["großer"]}})
     await stage.settle(20.0)
     await stage.call(topics.RESOURCE_STATUS)
+    await stage.reload("sched")  # the second to acquire them
+    await stage.settle(1.0)
 
 
 @scenario(machine=EXPIRING)
