@@ -1,5 +1,14 @@
 """RFC 28: one resource group between scheduler and resource service.
 
+The scheduler begins, and has the group until it leaves:
+
+    scheduler  resource.acquire  → grow: R, and which targets are up; then, for as long as the
+                                   stream is open, each change: grow, shrink, online, offline
+    scheduler  resource.release  → nothing; for shrunk targets, once no job is on them
+
+In the current edition a shrink is not followed by a release. The stream ends by an error response,
+or with the scheduler.
+
 `ACQUIRE` follows the stream of one group. Each side keeps the targets that are up, and those that
 must still be released after a shrink. The table says that a release needs a shrink.
 """

@@ -1,5 +1,18 @@
 """RFC 27: the resources of one job between job manager and scheduler, and their link.
 
+The scheduler begins. What it and the job manager say to each other, in order:
+
+    scheduler    sched-hello        → a response for each job that holds resources, then ENODATA
+    scheduler    sched-ready        → the number of jobs that wait; requests may come from now on
+    job manager  sched.alloc        → ANNOTATE as often as it likes, then SUCCESS or DENY
+    job manager  sched.prioritize   no answer
+    job manager  sched.cancel       no answer; that of sched.alloc is CANCEL, if none has come
+    job manager  sched.expiration   → nothing, or an error: the job keeps its old expiration
+    job manager  sched.free         → the job's id; in the current edition no answer
+
+It ends with the scheduler, by its disconnect, or by an error response: that suspends scheduling
+until the next hello and ready.
+
 `ALLOC` follows one job from its request to the answer of its free. `LINK` follows the scheduler
 from hello to its loss. Neither table knows which side uses it. `protocols.job` defines the effect
 on the job; the job manager decides which request goes next.

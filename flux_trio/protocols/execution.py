@@ -1,5 +1,18 @@
 """RFC 32: one job between job manager and execution service, and their link.
 
+The execution service begins:
+
+    service      exec-hello         → nothing: start requests may come; an error ends the service
+    job manager  <service>.start    → start, when the shells run
+                                    → exception, as often as there is one, before finish
+                                    → finish, with the job's status
+                                    → release of some ranks, and of the last ones with `final`
+
+The responses of one start end with the final release; a job that fails before it runs may have an
+exception and the final release only. If either side leaves, its successor is told again: a service
+gets the start of each job that is not over, with `reattach` if the job has started, and a job
+manager gets all responses in answer to that. A disconnect or an error response ends the link.
+
 `EXECUTION` follows one start request to its final release. The job manager knows which service
 has the name, and decides when to send a start again (readings: Exec override). `EXEC_LINK` follows
 one service from exec-hello to the loss of the job manager. A service whose hello is refused ends.

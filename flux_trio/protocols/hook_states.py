@@ -1,5 +1,13 @@
 """The conversation about one job between the job manager and plugins (jobtap).
 
+One question, in order:
+
+    job manager   asks a hook of the plugins that handle it
+    plugins       answer, or say that they answer later (POSTPONE)
+    job manager   ends the wait (ABANDON), only if a fatal exception comes
+    plugins       answer
+    job manager   does what the answer says, then what has waited; both may lead to a question
+
 The job manager asks a question. Plugins that can answer at once do so before the job manager
 processes any other input. If a plugin answers later, events of the job wait until then; only a
 fatal exception does not wait, and it abandons the question. When the answer has come, the job

@@ -1,5 +1,10 @@
 """RFC 33, Administrative Tools: a queue accepts jobs or not, and schedules them or not.
 
+An administrator begins, and each request is a conversation of its own:
+
+    administrator  job-manager.queue-enable {name, enable, reason}  → nothing, once it is stored
+    administrator  job-manager.queue-start {name, start, reason}    → nothing, once it is stored
+
 The two switches are independent. Setting a switch to its current position has no effect.
 """
 

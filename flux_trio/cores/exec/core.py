@@ -1,5 +1,16 @@
 """The execution service's decisions: RFC 32, with RFC 16 for what it reads and leaves in the KVS.
 
+Who speaks with it, in order (guest namespaces are there only for Flux's own programs):
+
+    job manager  exec-hello          → accepted: starts may come; refused: the service ends
+    job manager  <service>.start     answered by start, exception, finish and release (`starts`)
+    kvs          the guest namespace is made (`guest`); R, jobspec and, for a job that was started
+                 before, its eventlog are read (`preparing`)
+    shell host   Start               → Started, FirstExit, Done, or Postponed (`real`)
+    job manager  the event job-exception: SIGTERM to the job, SIGKILL after kill-timeout
+    kvs          output and exec.eventlog are stored (`storing`); only then the end is told
+    users        <service>.attach, .input, .kill → output; tasks that took the input; a signal
+
 The service says hello once the shell host answers (`manager.py`). Each start request then becomes a
 `Job`; what the KVS has of the job is read (`preparing.py`), and the job is simulated
 (`simulated.py`) or run (`real.py`). `starts.py` sends the answers, `ending.py` forgets jobs. The

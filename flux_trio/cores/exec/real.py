@@ -1,5 +1,14 @@
 """Jobs with processes: launched by the shell host, stopped in two steps, stored when they end.
 
+One job and the shell host:
+
+    Start            → Started: start is told       → Postponed: asked again, a second later
+    Signal           SIGTERM when the job has to end; SIGKILL when kill-timeout is over
+    Survey           → Survivors: ranks without a process are released, if SIGKILL does not help
+                     → FirstExit, Done: the end, with each task's status and bytes of output
+    Ack              the output is stored, and the job manager has stored the final release
+    Attach           → Started, Done or Unknown: after a restart, or when the connection is back
+
 The shell host postpones a start if it lacks something, and the service asks again. An attempt costs
 the host much work. So the service asks for a job at most once a second, and for at most RETRIES_MAX
 jobs a second. A job that starts shows that the host has what it lacked; then the service asks for

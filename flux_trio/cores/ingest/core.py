@@ -1,5 +1,14 @@
 """Ingest: it stores a submission as a job, and answers when the job is durable.
 
+One submission, in order (`feasibility.check` in the current edition only):
+
+    user   job-ingest.submit       waits until job-manager.getinfo has told the last id
+    asks   feasibility.check       → an error refuses the job
+    asks   job-manager.submit-room → refusals; only if the user has met a limit before
+    asks   kvs: a commit           → the job is durable: jobspec, submit event, index
+    asks   job-manager.submit      → the jobs that it refuses, and why
+    user                           ← {id}, or the error
+
 The submissions of one turn are one batch: one commit with the jobspecs and submit events, then one
 job-manager.submit, then the answers. The job manager removes a job that it refuses. If it ends
 before it answers, the next one may have read the jobs back and may run them: the batch is kept and

@@ -1,5 +1,15 @@
 """The job list: what users read about jobs. Pure.
 
+What it asks, and what it is asked, in order:
+
+    asks   job-manager.events-journal  → events from now on, until the job manager leaves (`follow`)
+    asks   kvs: the index of active jobs, their eventlogs; then the index of finished jobs (`scan`)
+    user   job-list.list               → rows, page by page, then ENODATA (`listing`)
+    user   job-list.list-id            → one row
+    user   job-info.lookup             → values of a job (`info`)
+    user   job-info.eventlog-watch     → each line, to the end of the job; ENODATA (`watches`)
+    user   <topic>-cancel              ends a stream with ECANCELED
+
 It holds a small record of each active job, folded from eventlog and journal (`follow`), and a few
 numbers of each finished job (`finished`). It reads the rest from the kvs when a request needs it.
 At the start, requests wait until every active job has been read; they are refused if there is no

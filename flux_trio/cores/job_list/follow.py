@@ -1,5 +1,10 @@
 """Following the jobs: the job manager's journal, and the eventlogs from before the journal.
 
+    asks  job-manager.events-journal  → an empty response: no event is missed from here on
+    asks  kvs: the eventlogs of the jobs in the index (`scan`)
+                                      → events, folded when these eventlogs are read
+                                      → an error: opened again, later each time
+
 The journal is opened first, and the eventlogs are read after its first response. Events of the
 journal wait meanwhile; an event that an eventlog had already is skipped. When the job manager goes,
 the journal ends. It is opened again when the next job manager is there, and the eventlogs of all

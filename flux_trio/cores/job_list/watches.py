@@ -1,5 +1,13 @@
 """job-info.eventlog-watch: the lines of an eventlog of a job, from the first to the end of the job.
 
+One stream, in order:
+
+    reader  job-info.eventlog-watch         → a response for each line
+    asks    kvs.watch of the eventlog; job-exec.attach for output, if Flux's own program asks
+    reader  job-info.eventlog-watch-credit  → as many lines more
+    asks    a lookup of the key, when the job is inactive or a reader was slow
+    reader                                  ← ENODATA after the last line; ENOENT without a log
+
 While the job is active, the log is followed with kvs.watch; once the job is inactive, the log is
 complete and the rest is read. A stream keeps its place and at most some HELD_CHARS_MAX of the text
 after it. When a reader grants credit again, reading goes on from its place, so a reader may pause

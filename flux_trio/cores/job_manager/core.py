@@ -1,5 +1,15 @@
 """The job manager: moves every job through the states of RFC 21.
 
+Who speaks with it, in the order of a job's life:
+
+    ingest     job-manager.submit        → the jobs that are refused, and why
+    plugins    are asked about the job whenever it changes its state (`hooks/hooks`)
+    sched      hello and ready; then sched.alloc, and sched.free (`scheduler/side`)
+    exec       hello; then <service>.start, answered until the job is over (`execution/side`)
+    kvs        each turn commits its events; what tells of them waits (`jobs/commits`)
+    followers  events-journal            → each event that is durable, until they leave
+    users      raise, urgency, update, kill, memo, wait, queue-*  → an answer each (`requests/`)
+
 A turn folds its inputs into jobs (`ledger.log`), then does for each job that has changed what is
 due for its state (`job_actions.py`), until nothing is due. Messages to others wait for the commit
 of the turn's events. Each conversation has a folder; `parts.py` wires the parts to each other, and

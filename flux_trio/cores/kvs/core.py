@@ -1,5 +1,9 @@
 """The kvs service: it orders commits and reads, and answers a commit when it is durable. Pure.
 
+    a reader   lookup, dir, page     → the values, in the next round of the store
+    a writer   commit                → nothing, or flux-core's root, once it is durable
+    a watcher  watch                 → the value, then each change, until it cancels or leaves
+
 Keys are names joined by periods, as in RFC 16; values are text, to which commits may append. Where
 the edition is flux-core's, `kvs` and `kvs-watch` speak as flux-core does (`flux_requests`), and
 what only we have is the service `store`; otherwise `kvs` has that alone (`editions/kvs.py`). Work

@@ -1,5 +1,13 @@
 """The resource service: RFC 28 from the resource side, and administration. Pure.
 
+A scheduler acquires a group, and has it until it leaves:
+
+    scheduler  resource.acquire      → grow at once, then shrink, online, offline, expiration
+    scheduler  resource.release      → nothing (classic: a shrink is acknowledged)
+    owner      resource.drain, undrain, targets-down, targets-up
+                                     → nothing, when the event is durable; then holders hear of it
+    all        resource.status       → R, and who is drained, down and excluded
+
 `resource.acquire` and `resource.release` are RFC 28's; a stream tells its holder of every change.
 The other requests are for the instance owner (`editions/flux.py` has their payloads). Targets are
 text: an idset or a hostlist.

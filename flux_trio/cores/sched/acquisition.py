@@ -1,5 +1,11 @@
 """RFC 28 from the scheduler's side: it acquires one group and releases nodes that are shrunk.
 
+    resource.acquire  → grow, at once; the hello to the job manager follows the first one
+                      → shrink: grants that are not sent are revoked; jobs on the targets get a
+                        fatal exception, if the edition says so
+                      → online, offline: whether the targets may get new jobs
+    resource.release  → nothing; for each shrunk target, once no job is on it (not in current)
+
 The scheduler logs an error response and ends. It does the same for a response that it cannot read,
 that RFC 28 does not allow at this point, or that has no streaming flag: then it is the last one
 (RFC 6), and the scheduler would learn of no change any more.

@@ -1,4 +1,19 @@
-"""The scheduler's side of RFC 27, with RFC 28 in `acquisition`. Pure.
+"""The scheduler's side of RFC 27, with RFC 28. Pure.
+
+What it asks, and what it is asked, in order:
+
+    asks   resource.acquire         → grow with R, then every change (`acquisition`)
+    asks   job-manager.sched-hello  → the jobs that hold resources; R of each is read (`greeting`)
+    asks   job-manager.sched-ready  → requests may come; the policy decides once a turn
+    asked  sched.alloc              → DENY if it can never be met; ANNOTATE while it waits;
+                                      R is committed (`granting`), then SUCCESS
+    asked  sched.cancel             CANCEL answers the sched.alloc, and R is removed
+    asked  sched.prioritize         the queue is sorted again (`reranking`)
+    asked  sched.expiration         → nothing, or an error
+    asked  sched.free               → the job's id, or nothing, as the edition has it (`freeing`)
+
+When the job manager has gone, all jobs are forgotten, and hello is said to the next one. An error
+response to acquire, hello or ready ends the scheduler.
 
 The scheduler acquires resources, learns by hello which are allocated (`greeting`), says ready, and
 then answers sched.alloc as its policy decides, when R is durable (`granting`). If the request is

@@ -1,5 +1,11 @@
 """RFC 27, Hello and Ready: the scheduler learns which resources are allocated, and says ready.
 
+    job-manager.sched-hello  → a response for each job with resources; R of each is looked up
+                             → ENODATA
+    job-manager.sched-ready  → once all R are read: {count}; then sched.alloc may come
+
+A job whose R cannot be marked as allocated gets an exception, and ends.
+
 While there is no job manager, the broker answers hello with ENOSYS. The scheduler then says hello
 again when the event `service-back` tells that the job manager is back (readings: Job manager gone).
 """

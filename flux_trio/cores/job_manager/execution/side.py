@@ -1,4 +1,20 @@
-"""The job manager's side of RFC 32: the link to the execution service, starts and their answers."""
+"""The job manager's side of RFC 32: the link to the execution service, starts and answers.
+
+The service says hello; in classic it is refused while starts of another one are outstanding, in the
+current edition it takes over. From then on, in the order of a job's life:
+
+    RUN, no prolog is open    <service>.start  → start: the event start
+                                               → exception: the event exception
+                                               → finish: the event finish, with the status
+                                               → release: the event release; the last is final
+    the job is canceled       `jobs/ledger` publishes job-exception, and the service ends the job
+    a service has come again  <service>.start of each job that is not over, with `reattach` if the
+                              job has started
+
+The job gives its resources back only after the final release. A disconnect of the service, an error
+response, or an answer that RFC 32 does not allow ends the link: no start is sent until the next
+hello, and jobs wait.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,19 @@
 """The job manager's side of RFC 27: when it requests resources, and what answers mean.
 
+The scheduler says hello and is told of every job that holds resources; from its ready on:
+
+    a job comes into SCHED       sched.alloc       → ANNOTATE, SUCCESS, DENY or CANCEL, by job id
+    its priority changes         sched.prioritize
+    it leaves SCHED or is held, its jobspec
+    changes, its queue stops     sched.cancel      → CANCEL answers its sched.alloc
+    SUCCESS                      R is looked up and checked (`grants`), then the event alloc
+    its duration changes         sched.expiration  → nothing, or an error: the update is refused
+    CLEANUP, processes are gone  sched.free        → the event free; `housekeeping` comes before
+
+Each message waits until what it tells of is durable. A disconnect, an error response or an answer
+that RFC 27 does not allow ends the conversation: the requests are void, and the next scheduler gets
+them after its ready.
+
 `allocs` has the alloc states and sends the requests; `grants` checks grants.
 """
 
