@@ -133,7 +133,9 @@ def _signed(function: Callable[..., Any]) -> str:
 
 
 def _prose(found: Any) -> str:
-    return " ".join((inspect.getdoc(found) or "").split())
+    """Return the docstring without its examples."""
+    paragraphs = (inspect.getdoc(found) or "").split("\n\n")
+    return " ".join(" ".join(each for each in paragraphs if ">>>" not in each).split())
 
 
 def _lines(lines: Iterator[str] | list[str]) -> str:

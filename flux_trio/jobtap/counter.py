@@ -145,6 +145,17 @@ def counter(*states: JobState, key: Key | None = None, amount: Amount | None = N
     """Count the jobs that are in one of `states`: by `key`, the sum of `amount`.
 
     Without `key` there is one key, None; without `amount` each job counts 1.
+
+    >>> from flux_trio import jobtap
+    >>> class RunningOfUser(jobtap.Plugin):
+    ...     running = jobtap.counter(jobtap.State.RUN, key=lambda job: job.userid)
+    ...
+    ...     @jobtap.enter(jobtap.State.RUN)
+    ...     def entered(self, job: jobtap.Job) -> None:
+    ...         job.annotate({"running": self.running[job.userid]})
+    >>> from flux_trio.testing import PluginHarness
+    >>> with PluginHarness(RunningOfUser) as harness:
+    ...     harness.submit().run()
     """
     return Counter(states, key or _no_key, amount or _one)
 

@@ -20,7 +20,23 @@ DEADLINE_S: Final = 60.0  # seconds; a job should not wait longer for a hook
 
 
 class Plugin:
-    """A named set of handlers."""
+    """A named set of handlers: methods that a decorator makes one.
+
+    >>> from flux_trio import jobtap
+    >>> class ShortFirst(jobtap.Plugin):
+    ...     @jobtap.on("job.validate")
+    ...     def validate(self, job: jobtap.Job) -> None:
+    ...         if not job.jobspec.duration:
+    ...             raise jobtap.Reject("say how long the job takes: -t TIME")
+    ...
+    ...     @jobtap.on("job.state.priority")
+    ...     def priority(self, job: jobtap.Job) -> int:
+    ...         return 86400 - int(job.jobspec.duration)
+    >>> from flux_trio.testing import PluginHarness
+    >>> with PluginHarness(ShortFirst) as harness:
+    ...     harness.submit(duration=400).priority
+    86000
+    """
 
     name: str = ""
     """By default the name of its file, or of its class, with hyphens.

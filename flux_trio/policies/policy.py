@@ -31,6 +31,40 @@ class Policy(Protocol):
 
     A class with the attribute `plans_ahead = True` may keep resources for jobs that wait. Of any
     other the worlds of `flux-trio fuzz` want that no job waits which a new policy would start.
+
+    >>> from flux_trio.policies import Decisions, Job, Shape, State
+    >>> class OneAtATime:
+    ...     plans_ahead = True
+    ...
+    ...     def __init__(self, state: State) -> None:
+    ...         self.state = state
+    ...
+    ...     def arrived(self, job): pass
+    ...     def left(self, job): pass
+    ...     def freed(self, grant): pass
+    ...     def reshaped(self): pass
+    ...
+    ...     def decide(self, now: float) -> Decisions:
+    ...         decisions, job = Decisions(), self.state.queue.head
+    ...         if job is not None and not self.state.grants:
+    ...             allocation = self.state.pool.find(job.shape)
+    ...             if allocation is not None:
+    ...                 decisions.started.append((job, self.state.start(job, allocation, now)))
+    ...         return decisions
+
+    A schedule calls it; here the calls are made by hand, for an instance of two nodes:
+
+    >>> from flux_trio.formats import ResourceSet
+    >>> state = State()
+    >>> state.pool.grow(ResourceSet.build([(0, 0b11, 0), (1, 0b11, 0)], "node{}".format), 0b11)
+    >>> node = Shape(count=1, cores=1, gpus=0, by_node=True, whole=False, nslots=1)
+    >>> for number in (1, 2):
+    ...     state.queue.add(Job(number, node, duration=60.0, priority=16, t_submit=0.0))
+    >>> policy = OneAtATime(state)
+    >>> [(job.id, grant.end) for job, grant in policy.decide(now=100.0).started]
+    [(1, 160.0)]
+    >>> policy.decide(now=101.0).started
+    []
     """
 
     def arrived(self, job: Job, /) -> None:

@@ -60,6 +60,15 @@ class InstanceHarness:
     PluginError for a bad file of a plugin, FormatError for an unknown `edition`, ValueError if
     `breaking` has a name of no clause, TypeError for an option of another type. The end of the
     block raises as `check` does.
+
+    >>> from flux_trio.testing import InstanceHarness
+    >>> with InstanceHarness() as instance:
+    ...     job = instance.submit(run_s=60)
+    ...     instance.crash("sched")
+    ...     instance.load("sched")
+    ...     instance.wait(job)
+    ...     job.names[-1]
+    'clean'
     """
 
     def __init__(
