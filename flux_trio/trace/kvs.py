@@ -17,6 +17,7 @@ from flux_trio.formats import FormatError, job_key, parse_fluid
 APPEND: Final = 32
 """The flag of an operation of flux-core that appends."""
 KEYS_MAX: Final = 1024  # keys whose job is remembered
+DEPTH_MAX: Final = 64  # of the objects in a message in which values are looked for
 _OF_JOB: Final = "job-"
 
 
@@ -25,7 +26,7 @@ def operations_of(content: dict[str, Any]) -> list[tuple[str, str, Any]]:
 
     The text is None where there is none. Directories and links of flux-core are left out.
     """
-    ops, below = content.get("ops"), _below(content.get("namespace"))
+    ops, below = content.get("ops"), below_of(content.get("namespace"))
     if not isinstance(ops, list):
         return []
     return [found for op in ops if (found := _operation(op, below)) is not None]
@@ -44,7 +45,7 @@ def _operation(op: Any, below: str) -> tuple[str, str, Any] | None:
     return None if text is None else ("append" if is_append else "put", key, text)
 
 
-def _below(namespace: Any) -> str:
+def below_of(namespace: Any) -> str:
     """Return where the keys of a namespace are once it has ended; "" for any but that of a job."""
     if not isinstance(namespace, str) or not namespace.startswith(_OF_JOB):
         return ""
@@ -56,14 +57,36 @@ def _below(namespace: Any) -> str:
 
 
 def text_of(treeobj: Any) -> str | None:
-    """Return the text of a value; None for a directory, a link, or what is no text."""
+    """Return the text of a value; None for a directory, a link, or what is no text.
+
+    A value that was printed as `with_texts` shows it has its text as it is.
+    """
     if not isinstance(treeobj, dict) or treeobj.get("type") != "val":
         return None
-    data = treeobj.get("data")
+    data, text = treeobj.get("data"), treeobj.get("text")
+    if isinstance(text, str):
+        return text
     try:
-        return binascii.a2b_base64(data).decode() if isinstance(data, str) else None
+        return (
+            binascii.a2b_base64(data, strict_mode=True).decode() if isinstance(data, str) else None
+        )
     except ValueError:  # no base64, or no UTF-8
         return None
+
+
+def with_texts(payload: Any, depth: int = DEPTH_MAX) -> Any:
+    """Return a payload as people read it: each value of flux-core's has `text` in place of `data`.
+
+    A value whose bytes are no text stays as it is, and so does what is deeper than `depth`.
+    """
+    match payload:
+        case {"type": "val"} if (text := text_of(payload)) is not None:
+            return {key: each for key, each in payload.items() if key != "data"} | {"text": text}
+        case dict() if depth:
+            return {key: with_texts(each, depth - 1) for key, each in payload.items()}
+        case list() | tuple() if depth:
+            return [with_texts(each, depth - 1) for each in payload]
+    return payload
 
 
 @functools.lru_cache(maxsize=KEYS_MAX)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from flux_trio.cli.admin.trace_lines import size_text, trace_line
+from flux_trio.formats import treeobj
+from flux_trio.trace.kvs import text_of
 
 REQUEST = {
     "timestamp": 1.0625,
@@ -39,6 +42,14 @@ def test_a_response_shows_how_it_went() -> None:
 
 def test_a_payload_is_below_its_line() -> None:
     assert said({**REQUEST, "payload": {"id": 1}}).endswith('[456]\n{\n  "id": 1\n}')
+
+
+def test_values_of_flux_cores_kvs_are_shown_as_text() -> None:
+    log = '{"timestamp":1.0,"name":"init"}\n'
+    told = {**REQUEST, "topic": "kvs.commit", "payload": {"ops": [{"dirent": treeobj.val(log)}]}}
+    shown = json.loads(trace_line(told).partition("\n")[2])
+    assert shown == {"ops": [{"dirent": {"ver": 1, "type": "val", "text": log}}]}
+    assert text_of(shown["ops"][0]["dirent"]) == log  # so that `check` reads what was printed
 
 
 def test_what_is_missing_is_said() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from flux_trio.cli.terminal.shown_values import local_time
 from flux_trio.formats import printable
+from flux_trio.messages import service_of, topics
+from flux_trio.trace.kvs import with_texts
 from flux_trio.trace.traced_message import MARKS, outcome_text, shown_payload, size_text
 
 
@@ -34,4 +36,8 @@ def trace_line(traced: Mapping[str, Any], name_width: int = 0) -> str:
 def _below(traced: Mapping[str, Any]) -> str:
     if traced.get("errstr"):
         return f"\n{printable(traced['errstr'])}"
-    return f"\n{shown_payload(traced['payload'])}" if "payload" in traced else ""
+    if "payload" not in traced:
+        return ""
+    is_kvs = service_of(traced["topic"]) in topics.KVS_SERVICES
+    payload = with_texts(traced["payload"]) if is_kvs else traced["payload"]
+    return f"\n{shown_payload(payload)}"

@@ -12,10 +12,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from flux_trio.formats import Event, FormatError, format_fluid, job_directory_of, parse_fluid
-from flux_trio.messages import Errno, Message, Request, Response, service_of, topics
+from flux_trio.messages import Control, Errno, Message, Request, Response, service_of, topics
 from flux_trio.protocols import JobState
 from flux_trio.protocols.job import JOB, Step, step_of
 from flux_trio.trace import Kind, Record
+from flux_trio.trace.kvs import below_of, with_texts
 from flux_trio.views.arrows import content, sender_of
 from flux_trio.views.story import sentence
 
@@ -216,8 +217,12 @@ def _text(record: Record) -> str:
 
 
 def _body(record: Record) -> str:
-    value = record.data if record.message is None else record.message
-    return "" if value is None else _encoder.encode(value).decode()
+    message = record.message
+    if message is None:
+        return "" if record.data is None else _encoder.encode(record.data).decode()
+    if not isinstance(message, Control) and service_of(message.topic) in topics.KVS_SERVICES:
+        message = msgspec.structs.replace(message, payload=with_texts(message.payload))
+    return _encoder.encode(message).decode()
 
 
 def _why_bad(record: Record) -> str:
@@ -266,10 +271,11 @@ def _jobids(payload: Any) -> Iterator[int]:
         held = payload.get(name)
         for each in held if isinstance(held, list) else ():
             yield from _numbers([each.get("id") if isinstance(each, dict) else _first_of(each)])
-    yield from _in_keys([payload.get("key")])
+    below = below_of(payload.get("namespace"))
+    yield from _in_keys([payload.get("key")], below)
     for name in ("keys", "ops"):
         held = payload.get(name)
-        yield from _in_keys(held if isinstance(held, list) else ())
+        yield from _in_keys(held if isinstance(held, list) else (), below)
 
 
 def _numbers(values: Iterable[Any]) -> Iterator[int]:
@@ -280,10 +286,14 @@ def _first_of(value: Any) -> Any:
     return value[0] if isinstance(value, list | tuple) and value else value
 
 
-def _in_keys(keys: Iterable[Any]) -> Iterator[int]:
-    """Yield the jobs of kvs keys and of operations, which have their key in the second place."""
+def _in_keys(keys: Iterable[Any], below: str) -> Iterator[int]:
+    """Yield the jobs of kvs keys, which are `below` a key, and of operations."""
     for each in keys:
-        key = each[1] if isinstance(each, list | tuple) and len(each) > 1 else each
-        directory = job_directory_of(key) if isinstance(key, str) else None
+        key = each
+        if isinstance(each, list | tuple) and len(each) > 1:
+            key = each[1]
+        elif isinstance(each, dict):
+            key = each.get("key")
+        directory = job_directory_of(below + key) if isinstance(key, str) else None
         if directory is not None:
             yield parse_fluid(directory)

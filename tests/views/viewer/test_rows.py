@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_trio.formats import format_fluid
+from flux_trio.formats import format_fluid, job_key, treeobj
 from flux_trio.lab import JobPlan, Plan, run_plan
 from flux_trio.messages import Errno, Event, Request, Response, topics
 from flux_trio.trace import Kind, Record
@@ -16,6 +17,7 @@ from flux_trio.views.viewer import Row, Rows
 from flux_trio.views.viewer import rows as rows_module
 from flux_trio.views.viewer.rows import BODY_CHARS_MAX, JOBS_MAX, TEXT_CHARS_MAX
 
+JOBID = 1234567890
 EXEC_START = f"job-exec.{topics.START_METHOD}"
 
 
@@ -198,6 +200,37 @@ def test_commit_is_about_the_jobs_of_its_keys_as_its_answer_is() -> None:
     ]
     rows = rows_of(trace)
     assert rows[1].jobs == rows[2].jobs == tuple(format_fluid(n, "f58") for n in (7, 9))
+
+
+R_OF_A_JOB = '{"version": 1, "execution": {"R_lite": []}}'
+
+
+def test_values_of_flux_cores_kvs_are_shown_as_text() -> None:
+    dirent = treeobj.val(R_OF_A_JOB)
+    ops = [{"key": job_key(JOBID, "R"), "flags": 0, "dirent": dirent}]
+    asked = Request("kvs.commit", {"namespace": "primary", "flags": 0, "ops": ops}, 5)
+    found = Response("kvs.lookup", {"val": treeobj.directory({"R": dirent})})
+    rows = rows_of([send(asked), Record(2, 0.0, Kind.SEND, "kvs", "m", 0, found)])
+    for row in rows.values():
+        assert json.dumps(R_OF_A_JOB) in row.body
+        assert dirent["data"] not in row.body
+    assert rows[1].jobs == (format_fluid(JOBID, "f58"),)
+
+
+def test_commit_to_the_namespace_of_a_job_is_about_the_job() -> None:
+    ops = [{"key": "exec.eventlog", "flags": 32, "dirent": treeobj.val("")}]
+    payload = {"namespace": f"job-{JOBID}", "flags": 0, "ops": ops}
+    (row,) = rows_of([send(Request("kvs.commit", payload, 5))]).values()
+    assert row.jobs == (format_fluid(JOBID, "f58"),)
+
+
+def test_what_only_looks_like_a_value_stays_as_it_is() -> None:
+    damaged = {"ver": 1, "type": "val", "data": "?"}
+    elsewhere = treeobj.val("text")
+    (row,) = rows_of([send(Response("kvs.lookup", {"val": damaged}))]).values()
+    assert '"data":"?"' in row.body
+    (row,) = rows_of([send(Request("mine.store", {"val": elsewhere}, 5))]).values()
+    assert elsewhere["data"] in row.body
 
 
 def test_long_messages_are_cut() -> None:
