@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Self, TypeVar, TypeVarTuple
 
 from flux_trio.client.client import Client, open_client
@@ -145,12 +145,14 @@ class BlockingJob:
                 item = self._client._wait(items.__anext__)  # what it raises has ended `items`
             except StopAsyncIteration:
                 return
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._let_go, items)
                 yield item
-            except BaseException:
-                with suppress(ConnectionLost):
-                    self._client._wait(items.aclose)
-                raise
+                undo.pop_all()
+
+    def _let_go(self, items: AsyncGenerator[T, None]) -> None:
+        with suppress(ConnectionLost):
+            self._client._wait(items.aclose)
 
 
 def _close(loop: LoopThread[Client], pid: int) -> None:

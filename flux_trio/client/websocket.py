@@ -7,6 +7,7 @@ protocol. The other WebSocket of this project, in transports, works under Trio o
 from __future__ import annotations
 
 from collections import deque
+from contextlib import AsyncExitStack
 from typing import Final
 
 import anyio
@@ -143,11 +144,10 @@ async def _connect(uri: str, token: str) -> WebSocket:
         address, port = host_and_port(uri)
         host, stream = f"{address}:{port}", await anyio.connect_tcp(address, port)
     socket = WebSocket(stream)
-    try:
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(socket.aclose)
         await socket.shake_hands(host, token)
-    except BaseException:
-        await socket.aclose()
-        raise
+        undo.pop_all()
     return socket
 
 

@@ -1,4 +1,8 @@
-"""Calling code of a plugin; its errors, described, and the place in its files for its author."""
+"""Calling code of a plugin; its errors, described, and the place in its files for its author.
+
+Beside the supervisor of modules this is the only place that catches whatever is raised: properties,
+policies and executors of users are called through `attempt`, too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import inspect
 import reprlib
 import signal
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 from pathlib import Path
 from types import CodeType, CoroutineType
@@ -30,6 +34,14 @@ def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseExceptio
         if is_interrupt(error):
             raise
         return None, error
+
+
+async def attempt_async(running: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """Await an async function of a plugin; return what it returned, and its `failure_in`."""
+    try:
+        return await running, None
+    except BaseException as raised:  # noqa: BLE001 - a plugin must not end the instance
+        return None, failure_in(raised)
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -70,15 +82,16 @@ def refusal_in(error: BaseException | None) -> str | None:
 
 def describe(error: BaseException) -> str:
     """Return one line about an error of a plugin."""
-    try:
-        text = str(error)
-        if isinstance(error, Reject) and _reason_of(error) is None:
-            text = f"expected a reason in words, got {reprlib.repr(_given_reason(error))}"
-    except BaseException as another:
-        if is_interrupt(another):
-            raise
+    text, another = attempt(_text_of, error)
+    if another is not None:
         text = f"(its text cannot be told: {type(another).__name__})"
     return text if isinstance(error, NoAnswer) else readable(f"{type(error).__name__}: {text}")
+
+
+def _text_of(error: BaseException) -> str:
+    if isinstance(error, Reject) and _reason_of(error) is None:
+        return f"expected a reason in words, got {reprlib.repr(_given_reason(error))}"
+    return str(error)
 
 
 def _reason_of(error: Reject) -> str | None:

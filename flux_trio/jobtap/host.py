@@ -11,7 +11,7 @@ import gc
 import re
 import reprlib
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -137,20 +137,22 @@ class PluginHost(Dispatcher):
             raise PluginError(f"plugin {plugin.name} is already loaded")
         if not loaded.is_builtin:
             self.watch.start()
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._not_entered, loaded, gone)
             config = await self._configure(loaded)
             removed = await self._remove(gone)
             if config is not self.config:  # it has changed while tasks of `gone` ended
                 await self._configure(loaded)
             self._call_loaded(loaded)
-        except BaseException:
-            await self._end([loaded])
-            if any(each.is_removed for each in gone):
-                self.announce()
-            raise
+            undo.pop_all()
         self.plugins.append(loaded)
         self._changed()
         return removed
+
+    async def _not_entered(self, loaded: Loaded, gone: list[Loaded]) -> None:
+        await self._end([loaded])
+        if any(each.is_removed for each in gone):
+            self.announce()
 
     @property
     def is_asking(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import trio
 
-from flux_trio.jobtap.failures import failure_in, is_interrupt
+from flux_trio.jobtap.failures import attempt_async, is_interrupt
 
 END_S: Final = 5.0
 """Seconds that a task of a plugin has to end after it was cancelled; then it is abandoned."""
@@ -75,19 +75,21 @@ class Work:
     ) -> None:
         current_work.set(self)
         try:
-            with self._scope:
-                self.value = await running
-        except BaseException as raised:  # noqa: BLE001 - a plugin must not end the instance
-            self.error = failure_in(raised)
-            if is_interrupt(self.error):
+            self.value, self.error = await attempt_async(self._within_scope(running))
+            if self.error is not None and is_interrupt(self.error):
                 self._tasks.start_soon(_raise, self.error)
-            else:
+            elif self.error is not None:
                 failed(self.error)
         finally:
             self._tasks.running.discard(self)
             _canceled.discard(self)
             self.settled.set()
             self.ended.set()
+
+    async def _within_scope(self, running: Awaitable[Any]) -> Any:
+        with self._scope:
+            return await running
+        return None
 
     def end(self) -> None:
         """Cancel it, and name it if it goes on."""

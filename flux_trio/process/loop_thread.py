@@ -10,10 +10,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from contextvars import Context
 from typing import Any, Generic, TypeVar
 
+import outcome
 import trio
 from anyio.from_thread import BlockingPortal
 
@@ -68,12 +69,12 @@ class LoopThread(Generic[T]):
 
         The block is closed again if an interrupt comes meanwhile.
         """
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             self.begin()
-            return self.opened.result()
-        except BaseException:
-            self.close()
-            raise
+            value = self.opened.result()
+            undo.pop_all()
+        return value
 
     def let_end(self) -> None:
         """Let the block end as soon as it is open; any thread may call this."""
@@ -102,14 +103,13 @@ class LoopThread(Generic[T]):
         if not self.opened.set_running_or_notify_cancel():
             self.ended.set_result(None)
             return
-        try:
-            self._run(self._main)
-        except BaseException as error:  # noqa: BLE001 - see above
-            if not self.opened.done():
-                self.opened.set_exception(error)
-            self.ended.set_exception(error)
-        else:
+        ended = outcome.capture(self._run, self._main)
+        if isinstance(ended, outcome.Value):
             self.ended.set_result(None)
+            return
+        if not self.opened.done():
+            self.opened.set_exception(ended.error)
+        self.ended.set_exception(ended.error)
 
     async def _main(self) -> None:
         end: trio.Event | asyncio.Event

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -46,28 +46,26 @@ class PrivateDirectory:
         with self._naming(name):
             safely = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags | safely, FILE_MODE, dir_fd=self.descriptor)
-            try:
+            with ExitStack() as undo:
+                undo.callback(os.close, descriptor)
                 mode = os.fstat(descriptor).st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
                 os.set_blocking(descriptor, not flags & os.O_NONBLOCK)
                 if flags & os.O_CREAT:
                     os.fchmod(descriptor, FILE_MODE)  # the umask may have taken more away
-            except BaseException:
-                os.close(descriptor)
-                raise
+                undo.pop_all()
             return descriptor
 
     def enter(self, name: str) -> PrivateDirectory:
         """Open the directory `name`, which must be this user's alone to write."""
         with self._naming(name):
             descriptor = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.descriptor)
-            try:
+            with ExitStack() as undo:
+                undo.callback(os.close, descriptor)
                 if reason := _reason(os.fstat(descriptor), (os.getuid(),)):
                     raise PermissionError(errno.EPERM, reason)
-            except BaseException:
-                os.close(descriptor)
-                raise
+                undo.pop_all()
         return PrivateDirectory(f"{self.path}/{name}", descriptor)
 
     def make(self, name: str) -> PrivateDirectory:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -132,15 +133,13 @@ class ShellClient:
     async def _connect(self) -> trio.SocketStream | None:
         """Return a connection; None if no host listens."""
         connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+        with ExitStack() as undo, suppress(OSError):
+            undo.callback(connection.close)
             with socket_address(self._directory) as address:
                 await connection.connect(address)
-        except OSError:
-            connection.close()
+            undo.pop_all()
+        if connection.fileno() < 0:
             return None
-        except BaseException:
-            connection.close()
-            raise
         stream = trio.SocketStream(connection)
         if not is_same_user(stream):
             await stream.aclose()

@@ -8,7 +8,7 @@ if a host is killed, its tasks read end of file.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -75,13 +75,13 @@ class JobInputs:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         pipes = self._jobs.setdefault(jobid, _Pipes())
         pipes.streams[taskid] = trio.lowlevel.FdStream(writer)
-        try:
-            yield reader
-        except BaseException:
-            pipes.close(taskid)
-            raise
-        finally:
-            os.close(reader)
+        with ExitStack() as undo:
+            undo.callback(pipes.close, taskid)
+            try:
+                yield reader
+            finally:
+                os.close(reader)
+            undo.pop_all()
 
     async def feed(self, request: Feed) -> Fed:
         """Write to the tasks of a job, each at its own pace; return when all have the data."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -36,20 +36,17 @@ def copy_database(
         os.close(open_private(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as error:
         raise unwritable(target, error) from error
-    try:
-        _copy(db, target, between)
-        with closing(AcknowledgedFile(acknowledged_path(target))) as acknowledged:
-            acknowledged.write(number())
-    except sqlite3.Error as error:
-        found = store_error(target, "cannot be written", error)  # it probes for room
-        _remove(target)
-        raise found from error
-    except OSError as error:
-        _remove(target)
-        raise unwritable(target, error) from error
-    except BaseException:
-        _remove(target)
-        raise
+    with ExitStack() as undo:
+        undo.callback(_remove, target)
+        try:
+            _copy(db, target, between)
+            with closing(AcknowledgedFile(acknowledged_path(target))) as acknowledged:
+                acknowledged.write(number())
+        except sqlite3.Error as error:
+            raise store_error(target, "cannot be written", error) from error  # it probes for room
+        except OSError as error:
+            raise unwritable(target, error) from error
+        undo.pop_all()
 
 
 def _copy(db: sqlite3.Connection, target: Path, between: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
@@ -90,17 +90,15 @@ class SqliteStore:
             raise self._error("cannot be opened", error) from error
         self._reader = Reader(self._db, path)
         self._view = View(self._reader, self._pending)
-        try:
-            self._open()
-        except sqlite3.Error as error:
-            self._db.close()
-            raise self._error("cannot be opened", error) from error
-        except UnicodeDecodeError as error:
-            self._db.close()
-            raise checks.undecodable(path, error) from error
-        except BaseException:
-            self._db.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(self._db.close)
+            try:
+                self._open()
+            except sqlite3.Error as error:
+                raise self._error("cannot be opened", error) from error
+            except UnicodeDecodeError as error:
+                raise checks.undecodable(path, error) from error
+            undo.pop_all()
 
     # Opening
 
@@ -114,7 +112,8 @@ class SqliteStore:
             self._acknowledged = AcknowledgedFile(acknowledged_path(self.path))
         except OSError as error:
             raise self._acknowledged_error(error) from error
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._acknowledged.close)
             if found == 0 and self._acknowledged.number:  # check before the first write
                 raise missing_changes(self.path, 0, self._acknowledged.number)
             self._prepare(found)
@@ -125,9 +124,7 @@ class SqliteStore:
                 text = f"{self.path}: the heads of keys are damaged: {damage}"
                 self.remarks.append((Level.CRIT, text))
             self._acknowledge(self._pending.number)
-        except BaseException:
-            self._acknowledged.close()
-            raise
+            undo.pop_all()
 
     def _prepare(self, found: int) -> None:
         if found == 0:

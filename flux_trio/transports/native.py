@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
 import trio
@@ -121,11 +121,10 @@ async def open_stream(uri: str, retries: int = RETRIES) -> trio.SocketStream:
         raise ConnectionRefused(f"{uri}: {error}") from None
     except OSError as error:
         raise ConnectionRefused(f"{uri}: {error.strerror or error}") from None
-    try:
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(trio.aclose_forcefully, stream)
         await _be_let_in(stream, uri)
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
+        undo.pop_all()
     return stream
 
 

@@ -122,13 +122,14 @@ class Ending:
 
     def leave(self, code: int, text: str) -> NoReturn:
         """End the process at once, from any thread."""
-        with suppress(Exception):
+        try:
             STDERR.write(f"flux-trio: {text}")
             if self.note is not None and (held() or going_on()):
                 leave_note(self.note, text.partition("\n")[0])
             self._clean_up()
             sys.stdout.flush()
-        os._exit(code)
+        finally:
+            os._exit(code)
 
     # --- in the main thread
 
@@ -150,7 +151,7 @@ class Ending:
 
     def _say(self, step: Step) -> None:
         which = "another" if self._is_told else "a second"
-        with suppress(Exception):  # it may interrupt another line
+        with suppress(RuntimeError):  # it may interrupt another line
             STDERR.write(
                 f"flux-trio: waits for {_awaited(step)}, at most {step.limit_s:g} s; "
                 f"{which} signal ends it at once"

@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -217,12 +218,11 @@ async def _run(startup: Startup) -> int:
             async with _monitoring(startup) as monitoring:
                 code = await _run_instance(startup, turn_sinks, log, monitoring)
                 startup.ending.step(lambda: "the judge and the trace", RECORDED_S_MAX)
-    except BaseException as raised:
-        if startup.ending.left_behind():  # this function does not return then
+    finally:
+        raised = sys.exc_info()[1]
+        if raised is not None and startup.ending.left_behind():  # this function does not return
             error = sole_error(raised, EXPECTED)
             complain(describe(raised) if error is None else _explain(error))
-        raise
-    finally:
         startup.ending.all_has_ended(code)
     return code
 

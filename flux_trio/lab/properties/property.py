@@ -17,9 +17,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flux_trio.formats import format_fluid, parse_eventlog
+from flux_trio.jobtap.failures import attempt
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
+
+
+class PropertyFailed(Exception):
+    """A property of a user has raised `error`; the text names the property."""
+
+    def __init__(self, text: str, error: BaseException) -> None:
+        super().__init__(text)
+        self.error = error
 
 
 @dataclass(frozen=True)
@@ -49,11 +58,13 @@ class Property:
             )
 
     def __call__(self, seen: Any) -> str:
-        try:
-            return sentence(self.name, self.check(seen))
-        except Exception as error:
-            error.add_note(f"The property {self.name} has raised this.")
-            raise
+        found, error = attempt(self._find, seen)
+        if error is not None:
+            raise PropertyFailed(f"The property {self.name} has raised this.", error) from error
+        return str(found)
+
+    def _find(self, seen: Any) -> str:
+        return sentence(self.name, self.check(seen))
 
     def watch(self, world: CoresWorld) -> Watcher:
         """Return a watcher of `world`, for a property that looks at records."""

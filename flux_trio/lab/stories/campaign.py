@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
 from flux_trio.config import is_policy_of_file
-from flux_trio.jobtap.failures import describe
+from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.lab.plans.campaign_coverage import NotedSituations, drawn
 from flux_trio.lab.plans.drawing import draw_for_stack, draw_plan
 from flux_trio.lab.plans.plan import DEFAULT_EDITION, Depth, Edition, Plan, in_edition
@@ -27,7 +28,7 @@ from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.pauses import state_of_the_policy_can_be_put_down
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
-from flux_trio.lab.properties.property import Property
+from flux_trio.lab.properties.property import Property, PropertyFailed
 from flux_trio.lab.stories.outcome import Outcome, property_of
 from flux_trio.lab.stories.running import run_plan
 from flux_trio.lab.world.disk import StoreKind
@@ -136,10 +137,8 @@ def property_errors(seed: int) -> Iterator[None]:
     """In this block, raise PropertyRaised for what a property of a user raises."""
     try:
         yield
-    except Exception as error:
-        if not hasattr(error, "__notes__"):
-            raise
-        text = traceback_of_user(error)
+    except PropertyFailed as failed:
+        text = f"{traceback_of_user(failed.error)}\n{failed}"
         raise PropertyRaised(f"seed {seed} was not judged\n{text}") from None
 
 
@@ -257,15 +256,15 @@ def submitted(
     Python's executors raise RuntimeError when they were shut down; executors of others may raise
     any error. An executor may also call `function` at once: what it raises then is not caught here.
     """
-    try:
-        return executor.submit(function, *args, **kwargs)
-    except BrokenExecutor:
-        raise
-    except Exception as error:
+    future, error = attempt(partial(executor.submit, function, *args, **kwargs))
+    if error is not None:
         frames = traceback.walk_tb(error.__traceback__)
-        if any(frame.f_code.co_name == function.__name__ for frame, _ in frames):
-            raise
+        is_of_call = any(frame.f_code.co_name == function.__name__ for frame, _ in frames)
+        if is_of_call or isinstance(error, BrokenExecutor):
+            raise error
         raise BrokenExecutor(f"the executor has raised {describe(error)}") from error
+    accepted: Future[T] = future
+    return accepted
 
 
 def _result(seed: int, future: Future[SeedResult]) -> SeedResult:

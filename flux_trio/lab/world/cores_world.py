@@ -18,6 +18,7 @@ from typing import Any, Final
 from flux_trio.broker import LogEntry, Router
 from flux_trio.config import Config
 from flux_trio.cores.turns import ClockStepped, CommonAction, Core, Outgoing, RunnerAction
+from flux_trio.jobtap.failures import attempt
 from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.disk import Disk, KvsOnDisk
 from flux_trio.lab.world.machines import USERID, Surroundings, job_manager_of_world
@@ -415,13 +416,12 @@ class CoresWorld(World[Station]):
         if party.stepped:
             inputs = [ClockStepped(party.stepped), *inputs]
             party.stepped = 0.0
-        try:
-            actions = party.core.turn(self.now, inputs)
-        except Exception as error:  # noqa: BLE001 - like the supervisor's: it ends this module only
+        actions, error = attempt(party.core.turn, self.now, inputs)
+        if error is None:
+            self._todo.extend([(party, action) for action in actions])
+        else:  # as under the supervisor, it ends this module only
             self.errors.append(f"{party.name} raised {type(error).__name__}: {error}")
             self.crash(party.name, str(error))
-        else:
-            self._todo.extend([(party, action) for action in actions])
 
     def send(self, party: Station, message: Outgoing) -> None:
         sent = None if self.in_place_of is None else self.in_place_of(party.name, message)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -38,6 +38,7 @@ from flux_trio.cores.turn_records import (
 )
 from flux_trio.cores.turns import Exit, Note, NoteAll
 from flux_trio.editions.journal import Ended
+from flux_trio.jobtap.failures import attempt
 from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.services.at_once import PluginTurns
@@ -241,20 +242,18 @@ class RecordedCore:
         if not _continues(inputs) and (missing := self.end(n)) is not None:
             return missing
         self._plugins.begin(turn.said)
-        actions: list[Any] = []
-        raised = self.raised = ""
-        try:
-            if turn.core:
-                actions = self._turns.start(turn.now)
-            else:
-                actions = self._turns.turn(turn.now, inputs)
-        except StateError:
-            raise
-        except Unanswered as error:
+        if turn.core:
+            actions, error = attempt(self._turns.start, turn.now)
+        else:
+            actions, error = attempt(self._turns.turn, turn.now, inputs)
+        if isinstance(error, StateError):
+            raise error
+        if isinstance(error, Unanswered):
             asked = f"a question {error.topic}, to which the trace has no answer"
             return self._differs(n, "what it asks plugins", turn.raised or "other questions", asked)
-        except Exception as error:  # noqa: BLE001 - what a core raises is compared
-            raised, self.raised = raised_text(error), _raised(error)
+        raised = self.raised = ""
+        if error is not None:  # what a core raises is compared, as what it does
+            actions, raised, self.raised = [], raised_text(error), _raised(error)
         if raised != turn.raised:
             return self._differs(n, "what it raises", turn.raised, self.raised)
         if turn.asked not in (None, checksum(self._plugins.asked)):
@@ -348,17 +347,22 @@ class RecordedCore:
 
 def _made(party: str, start: Turn) -> CorePart:
     """Return the core with its first state. Raises StateError or CoreNotMade."""
-    try:
-        for name in _policies_of_files(start.args):
-            load_policy(name)
-        core = made_core(start.core, start.args)
-        core.load(start.state)
-    except StateError:
-        raise
-    except Exception as error:
+    core, error = attempt(_loaded, start)
+    if isinstance(error, StateError):
+        raise error
+    if error is not None:
         by = "" if start.version == __version__ else f"; flux-trio {start.version} wrote the trace"
         text = f"the core of {party} cannot be made in this version, {__version__}: "
         raise CoreNotMade(f"{text}{_raised(error)}{by}") from error
+    return cast(CorePart, core)
+
+
+def _loaded(start: Turn) -> CorePart:
+    """Return the core; what its class or the file of a policy raises may be anything."""
+    for name in _policies_of_files(start.args):
+        load_policy(name)
+    core = made_core(start.core, start.args)
+    core.load(start.state)
     return core
 
 
@@ -372,7 +376,7 @@ def _policies_of_files(written: Plain) -> Iterator[str]:
             yield from _policies_of_files(each)
 
 
-def _raised(error: Exception) -> str:
+def _raised(error: BaseException) -> str:
     """Return what a core has raised, and where."""
     return _cut(raised_text(error)) + _raised_at(error)
 

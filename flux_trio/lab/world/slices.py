@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from threading import Semaphore, Thread
 from typing import Generic, TypeVar
+
+import outcome
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class InSlices(Generic[T]):
         self._do = do
         self._begins, self._ends = Semaphore(0), Semaphore(0)  # of a slice
         self._is_stopped = False
-        self._done: Future[T] = Future()
+        self._outcome: outcome.Outcome[T] | None = None
         self._thread = Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -33,11 +34,12 @@ class InSlices(Generic[T]):
         """Let the next slice be done, and return whether it was the last one."""
         self._begins.release()
         self._ends.acquire()
-        return self._done.done()
+        return self._outcome is not None
 
     def result(self) -> T:
-        """Return what `do` has returned, or raise what it has raised."""
-        return self._done.result()
+        """Return what `do` has returned, or raise what it has raised; once, after its end."""
+        assert self._outcome is not None, "it has not ended"
+        return self._outcome.unwrap()
 
     def stop(self) -> None:
         """Raise Stopped in `do` where it waits, and wait for its end."""
@@ -46,12 +48,12 @@ class InSlices(Generic[T]):
         self._thread.join()
 
     def _work(self) -> None:
-        try:
-            self._wait()
-            self._done.set_result(self._do(self._between))
-        except BaseException as error:  # noqa: BLE001 - `result` raises it
-            self._done.set_exception(error)
+        self._outcome = outcome.capture(self._begin)
         self._ends.release()
+
+    def _begin(self) -> T:
+        self._wait()
+        return self._do(self._between)
 
     def _between(self) -> None:
         self._ends.release()

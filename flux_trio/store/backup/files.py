@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -59,12 +59,11 @@ def new_directory(directory: Path, source: Path) -> Iterator[Path]:
                 raise _not_empty(directory)
         except FileExistsError:
             raise _not_empty(directory) from None
-    try:
+    with ExitStack() as undo:
+        undo.callback(_remove, directory, claim, made)
         with naming_files():
             yield claim
-    except BaseException:  # also Cancelled and KeyboardInterrupt
-        _remove(directory, claim, made)
-        raise
+        undo.pop_all()
 
 
 def _make(directory: Path) -> bool:
