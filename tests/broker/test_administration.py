@@ -13,7 +13,7 @@ from flux_trio.transports import Credentials
 OWNER = Credentials(1000, ROLE_OWNER, "owner")
 
 
-class Asked:
+class LoggingClient:
     """A client that asks, and what was logged of it."""
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ class Asked:
 def test_a_change_is_logged_with_what_it_was_and_who_made_it(
     topic: str, payload: dict[str, Any], line: str
 ) -> None:
-    asked = Asked()
+    asked = LoggingClient()
     asked.ask(topic, payload, {})
     assert asked.logged == [f"{line} by owner (uid 1000)"]
 
 
 def test_what_was_refused_or_changes_nothing_is_not_logged() -> None:
-    asked = Asked()
+    asked = LoggingClient()
     asked.ask(topics.MODULE_LOAD, {"name": "sched"}, errnum=17)
     asked.ask(topics.CONFIG_LOAD, {"config": {}}, {"refusal": "no"})
     asked.ask(topics.JOB_QUEUE_LIST, None, {"queues": []})

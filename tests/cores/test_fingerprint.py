@@ -55,7 +55,7 @@ class Call:
     jobid: JobId
 
 
-class Asked(msgspec.Struct):
+class JobAsked(msgspec.Struct):
     id: JobId
     until: Time = 0.0
 
@@ -140,12 +140,12 @@ class Core(CorePart):
 
 @payload_types.register
 def _of_other(_core: OtherCore) -> PayloadTypes:
-    return {(Response, "ask"): Asked}
+    return {(Response, "ask"): JobAsked}
 
 
 @payload_types.register
 def _of_core(_core: Core) -> PayloadTypes:
-    return {"ask": Asked}
+    return {"ask": JobAsked}
 
 
 def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:

@@ -12,7 +12,7 @@ import pytest
 from flux_trio.judge import judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES
 from flux_trio.trace import read_trace
-from tests.support.recorded import Told, broken, first, judged, messages, recording
+from tests.support.recorded import RecordingJson, broken, first, judged, messages, recording
 
 LIFECYCLE, RELOAD, DRAIN, DOWN, NODES = "01", "14", "20", "21", "22"
 QUEUE = "n05"
@@ -20,7 +20,7 @@ INFEASIBLE = "07"
 RAISE = "job-manager.raise"
 REATTACH, PARTS, DISABLED, UPDATE = "24", "30", "32", "40"
 
-Change = Callable[[Told], Any]
+Change = Callable[[RecordingJson], Any]
 PLANTED: list[tuple[str, str, str, Change, bool]] = []
 
 
@@ -37,19 +37,19 @@ def planted(clause: str, number: str, *, owed: bool = False) -> Callable[[Change
     return register
 
 
-def success(told: Told, nth: int = 0) -> Any:
+def success(told: RecordingJson, nth: int = 0) -> Any:
     return messages(told, "sched.alloc", "response", type=0)[nth]["payload"]
 
 
-def acquired(told: Told, nth: int = 0) -> Any:
+def acquired(told: RecordingJson, nth: int = 0) -> Any:
     return messages(told, "resource.acquire", "response")[nth]["payload"]
 
 
-def start(told: Told) -> Any:
+def start(told: RecordingJson) -> Any:
     return first(told, "job-exec.start", "request")
 
 
-def free(told: Told) -> Any:
+def free(told: RecordingJson) -> Any:
     return first(told, "sched.free", "request")
 
 
@@ -57,14 +57,14 @@ def free(told: Told) -> Any:
 
 
 @planted("invariant.no-double-allocation", NODES)
-def two_running_jobs_on_one_core(told: Told) -> None:
+def two_running_jobs_on_one_core(told: RecordingJson) -> None:
     given, other = success(told)["R"], success(told, 1)["R"]
     other["execution"].update(R_lite=given["execution"]["R_lite"])
     other["execution"].update(nodelist=given["execution"]["nodelist"])
 
 
 @planted("invariant.no-double-allocation", PARTS)
-def a_node_that_was_not_freed_with_the_first_part(told: Told) -> None:
+def a_node_that_was_not_freed_with_the_first_part(told: RecordingJson) -> None:
     """The next job of all nodes gets them when the first of them is free."""
     part = messages(told, "sched.free", "request", final=False)[0]
     granted = messages(told, "sched.alloc", "response", type=0)[1]
@@ -74,12 +74,12 @@ def a_node_that_was_not_freed_with_the_first_part(told: Told) -> None:
 
 
 @planted("25.resources.7", LIFECYCLE)
-def more_cores_than_asked_for(told: Told) -> None:
+def more_cores_than_asked_for(told: RecordingJson) -> None:
     success(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "0-1"
 
 
 @planted("25.resources.7", NODES)
-def fewer_cores_than_asked_for(told: Told) -> None:
+def fewer_cores_than_asked_for(told: RecordingJson) -> None:
     most = max(
         (each["payload"] for each in messages(told, "sched.alloc", "response", type=0)),
         key=lambda payload: len(str(payload["R"])),
@@ -88,47 +88,47 @@ def fewer_cores_than_asked_for(told: Told) -> None:
 
 
 @planted("20.nslots.3", LIFECYCLE)
-def nslots_is_missing(told: Told) -> None:
+def nslots_is_missing(told: RecordingJson) -> None:
     del success(told)["R"]["execution"]["nslots"]
 
 
 @planted("20.overview.3", LIFECYCLE)
-def a_core_that_is_not_there(told: Told) -> None:
+def a_core_that_is_not_there(told: RecordingJson) -> None:
     success(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "7"
 
 
 @planted("14.attributes.2", "29")
-def an_expiration_that_is_not_of_the_job(told: Told) -> None:
+def an_expiration_that_is_not_of_the_job(told: RecordingJson) -> None:
     success(told)["R"]["execution"]["expiration"] += 60
 
 
 @planted("20.overview.4", LIFECYCLE)
-def started_on_another_core(told: Told) -> None:
+def started_on_another_core(told: RecordingJson) -> None:
     start(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "1"
 
 
 @planted("20.overview.4", "29")
-def started_with_another_expiration(told: Told) -> None:
+def started_with_another_expiration(told: RecordingJson) -> None:
     start(told)["R"]["execution"]["expiration"] += 60
 
 
 @planted("20.format.2", LIFECYCLE)
-def a_start_with_r_of_another_version(told: Told) -> None:
+def a_start_with_r_of_another_version(told: RecordingJson) -> None:
     start(told)["R"]["version"] = 2
 
 
 @planted("20.nodelist.3", LIFECYCLE)
-def a_free_with_another_host(told: Told) -> None:
+def a_free_with_another_host(told: RecordingJson) -> None:
     free(told)["R"]["execution"]["nodelist"] = ["node7"]
 
 
 @planted("20.nslots.4", LIFECYCLE)
-def a_grant_of_no_slots(told: Told) -> None:
+def a_grant_of_no_slots(told: RecordingJson) -> None:
     success(told)["R"]["execution"]["nslots"] = 0
 
 
 @planted("20.format.8", LIFECYCLE)
-def an_inventory_without_cores(told: Told) -> None:
+def an_inventory_without_cores(told: RecordingJson) -> None:
     del acquired(told)["resources"]["execution"]["R_lite"][0]["children"]["core"]
 
 
@@ -136,58 +136,58 @@ def an_inventory_without_cores(told: Told) -> None:
 
 
 @planted("28.acquire.1", LIFECYCLE)
-def an_acquire_with_a_group(told: Told) -> None:
+def an_acquire_with_a_group(told: RecordingJson) -> None:
     messages(told, "resource.acquire", "request")[0]["payload"] = {"group": "default"}
 
 
 @planted("28.grow.2", LIFECYCLE)
-def a_first_response_without_resources(told: Told) -> None:
+def a_first_response_without_resources(told: RecordingJson) -> None:
     del acquired(told)["resources"]
 
 
 @planted("28.grow.2", LIFECYCLE)
-def resources_in_a_later_response(told: Told) -> None:
+def resources_in_a_later_response(told: RecordingJson) -> None:
     acquired(told, 1)["resources"] = acquired(told)["resources"]
 
 
 @planted("28.grow.3", LIFECYCLE)
-def a_first_response_without_up(told: Told) -> None:
+def a_first_response_without_up(told: RecordingJson) -> None:
     del acquired(told)["up"]
 
 
 @planted("28.background.7", LIFECYCLE)
-def a_later_response_that_says_nothing(told: Told) -> None:
+def a_later_response_that_says_nothing(told: RecordingJson) -> None:
     acquired(told, 1).clear()
 
 
 @planted("28.background.5", LIFECYCLE)
-def a_target_that_is_up_and_not_in_resources(told: Told) -> None:
+def a_target_that_is_up_and_not_in_resources(told: RecordingJson) -> None:
     acquired(told)["up"] = "9"
 
 
 @planted("28.online.1", DRAIN)
-def up_of_what_is_up(told: Told) -> None:
+def up_of_what_is_up(told: RecordingJson) -> None:
     messages(told, "resource.acquire", "response", up="1")[0]["payload"]["up"] = "0"
 
 
 @planted("28.offline.1", DRAIN)
-def down_of_what_is_no_target(told: Told) -> None:
+def down_of_what_is_no_target(told: RecordingJson) -> None:
     messages(told, "resource.acquire", "response", down="1")[0]["payload"]["down"] = "9"
 
 
 @planted("28.shrink.1", DOWN)
-def shrink_of_what_is_not_down(told: Told) -> None:
+def shrink_of_what_is_not_down(told: RecordingJson) -> None:
     messages(told, "resource.acquire", "response", down="3")[0]["payload"]["down"] = "2"
 
 
 @planted("28.criteria.4", DRAIN, owed=True)
-def a_drain_that_is_not_told(told: Told) -> None:
+def a_drain_that_is_not_told(told: RecordingJson) -> None:
     last = told["messages"].index(messages(told, "resource.acquire", "response", down="2-3")[0])
     del told["messages"][last:]
 
 
 @planted("28.offline.3", DRAIN)
-def a_grant_of_what_is_down(told: Told) -> None:
+def a_grant_of_what_is_down(told: RecordingJson) -> None:
     asked = messages(told, "sched.alloc", "request")[-1]
     at = told["messages"].index(asked)
     down = {"from": "resource", "to": "sched-simple", "type": "response"}
@@ -196,7 +196,7 @@ def a_grant_of_what_is_down(told: Told) -> None:
 
 
 @planted("28.offline.3", DRAIN)
-def a_grant_long_after_its_node_went_down(told: Told) -> None:
+def a_grant_long_after_its_node_went_down(told: RecordingJson) -> None:
     """The node goes down after the request; seconds later another one is granted with it."""
     asked = messages(told, "sched.alloc", "request")[-1]
     at, t = told["messages"].index(asked) + 1, asked["t_rel"]
@@ -209,7 +209,7 @@ def a_grant_long_after_its_node_went_down(told: Told) -> None:
 
 
 @planted("28.shrink.3", DOWN)
-def a_grant_of_what_was_shrunk(told: Told) -> None:
+def a_grant_of_what_was_shrunk(told: RecordingJson) -> None:
     asked = messages(told, "sched.alloc", "request")[0]
     down = messages(told, "resource.acquire", "response", shrink="3")[0]
     told["messages"].remove(down)
@@ -219,7 +219,7 @@ def a_grant_of_what_was_shrunk(told: Told) -> None:
 
 
 @planted("28.offline.5", LIFECYCLE, owed=True)
-def nothing_is_freed_of_what_is_down(told: Told) -> None:
+def nothing_is_freed_of_what_is_down(told: RecordingJson) -> None:
     (freed,) = messages(told, "sched.free", "request")
     at = told["messages"].index(freed)
     down = {"from": "resource", "to": "sched-simple", "type": "response", "t_rel": freed["t_rel"]}
@@ -230,47 +230,47 @@ def nothing_is_freed_of_what_is_down(told: Told) -> None:
 
 
 @planted("27.hello.2", LIFECYCLE)
-def partial_ok_that_is_no_boolean(told: Told) -> None:
+def partial_ok_that_is_no_boolean(told: RecordingJson) -> None:
     first(told, "job-manager.sched-hello", "request")["partial-ok"] = 1
 
 
 @planted("27.free.2", LIFECYCLE)
-def a_free_without_r(told: Told) -> None:
+def a_free_without_r(told: RecordingJson) -> None:
     del free(told)["R"]
 
 
 @planted("27.free.1", LIFECYCLE)
-def a_free_of_another_core(told: Told) -> None:
+def a_free_of_another_core(told: RecordingJson) -> None:
     free(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "1"
 
 
 @planted("27.free.1", LIFECYCLE)
-def a_last_free_that_is_not_final(told: Told) -> None:
+def a_last_free_that_is_not_final(told: RecordingJson) -> None:
     free(told)["final"] = False
 
 
 @planted("27.free.1", PARTS)
-def a_final_free_that_leaves_something(told: Told) -> None:
+def a_final_free_that_leaves_something(told: RecordingJson) -> None:
     parts = messages(told, "sched.free", "request", final=False)
     parts[0]["payload"]["final"] = True
 
 
 @planted("27.free.1", LIFECYCLE, owed=True)
-def no_free_at_all(told: Told) -> None:
+def no_free_at_all(told: RecordingJson) -> None:
     told["messages"].remove(messages(told, "sched.free", "request")[0])
 
 
 @planted("27.ready.13", RELOAD)
-def asked_for_before_the_second_ready(told: Told) -> None:
+def asked_for_before_the_second_ready(told: RecordingJson) -> None:
     _before_ready(told, "sched.alloc")
 
 
 @planted("27.ready.13", RELOAD)
-def freed_before_the_second_ready(told: Told) -> None:
+def freed_before_the_second_ready(told: RecordingJson) -> None:
     _before_ready(told, "sched.free")
 
 
-def _before_ready(told: Told, topic: str) -> None:
+def _before_ready(told: RecordingJson, topic: str) -> None:
     """The first such request after the scheduler's second hello comes between hello and ready."""
     ready = told["messages"].index(messages(told, "job-manager.sched-ready", "request")[1])
     late = next(each for each in told["messages"][ready:] if each["topic"] == topic)
@@ -279,7 +279,7 @@ def _before_ready(told: Told, topic: str) -> None:
 
 
 @planted("33.admin.3", DISABLED)
-def a_disabled_queue_takes_a_job(told: Told) -> None:
+def a_disabled_queue_takes_a_job(told: RecordingJson) -> None:
     """A job is submitted after the queue was enabled; without that, it was disabled."""
     asked = messages(told, "job-manager.queue-enable", "request", enable=True)[0]
     place = told["messages"].index(asked)
@@ -287,13 +287,13 @@ def a_disabled_queue_takes_a_job(told: Told) -> None:
 
 
 @planted("invariant.freed-once", LIFECYCLE)
-def freed_twice(told: Told) -> None:
+def freed_twice(told: RecordingJson) -> None:
     (freed,) = messages(told, "sched.free", "request")
     told["messages"].insert(told["messages"].index(freed), freed)
 
 
 @planted("invariant.one-in-flight", LIFECYCLE)
-def freed_while_it_is_asked_for(told: Told) -> None:
+def freed_while_it_is_asked_for(told: RecordingJson) -> None:
     (freed,) = messages(told, "sched.free", "request")
     (asked,) = messages(told, "sched.alloc", "request")
     told["messages"].insert(told["messages"].index(asked) + 1, freed | {"t_rel": asked["t_rel"]})
@@ -303,27 +303,27 @@ def freed_while_it_is_asked_for(told: Told) -> None:
 
 
 @planted("27.hello.12", RELOAD)
-def hello_tells_of_a_free_that_was_none(told: Told) -> None:
+def hello_tells_of_a_free_that_was_none(told: RecordingJson) -> None:
     first(told, "job-manager.sched-hello", "response")["free"] = "0"
 
 
 @planted("32.start.11", LIFECYCLE)
-def a_start_without_r(told: Told) -> None:
+def a_start_without_r(told: RecordingJson) -> None:
     del start(told)["R"]
 
 
 @planted("32.start.9", LIFECYCLE)
-def a_reattach_of_what_has_not_started(told: Told) -> None:
+def a_reattach_of_what_has_not_started(told: RecordingJson) -> None:
     start(told)["reattach"] = True
 
 
 @planted("32.start.16", LIFECYCLE)
-def an_answer_of_no_type(told: Told) -> None:
+def an_answer_of_no_type(told: RecordingJson) -> None:
     first(told, "job-exec.start", "response", type="start")["type"] = "begin"
 
 
 @planted("32.start.32", LIFECYCLE)
-def a_finish_with_less_than_its_own_log_has(told: Told) -> None:
+def a_finish_with_less_than_its_own_log_has(told: RecordingJson) -> None:
     """The execution service says 0, and notes another status in the job's own namespace."""
     (said,) = messages(told, "job-exec.start", "response", type="finish")
     event = b'{"timestamp":1.0,"name":"complete","context":{"status":256}}\n'
@@ -336,7 +336,7 @@ def a_finish_with_less_than_its_own_log_has(told: Told) -> None:
 
 
 @planted("32.start.10", LIFECYCLE)
-def reattached_to_what_was_started(told: Told) -> None:
+def reattached_to_what_was_started(told: RecordingJson) -> None:
     first(told, "job-exec.start", "response", type="start")["type"] = "reattached"
 
 
@@ -356,24 +356,24 @@ NEED_HEADERS = {"28.error.3"}
 
 
 @planted("32.impl.4", LIFECYCLE)
-def a_second_start_of_a_job_that_runs(told: Told) -> None:
+def a_second_start_of_a_job_that_runs(told: RecordingJson) -> None:
     asked = messages(told, "job-exec.start", "request")[0]
     told["messages"].insert(told["messages"].index(asked) + 1, asked)
 
 
 @planted("27.feasibility.2", INFEASIBLE)
-def a_job_that_can_run_gets_a_payload(told: Told) -> None:
+def a_job_that_can_run_gets_a_payload(told: RecordingJson) -> None:
     messages(told, "feasibility.check", "response")[0]["payload"] = {"yes": 1}
 
 
 @planted("27.feasibility.3", INFEASIBLE)
-def a_job_that_can_never_run_gets_no_text(told: Told) -> None:
+def a_job_that_can_never_run_gets_no_text(told: RecordingJson) -> None:
     refused = [each for each in told["messages"] if each.get("errstr", "").startswith("unsatis")]
     del refused[0]["errstr"]
 
 
 @planted("28.shrink.4", DRAIN)
-def an_exception_of_a_job_whose_node_is_down(told: Told) -> None:
+def an_exception_of_a_job_whose_node_is_down(told: RecordingJson) -> None:
     """The scheduler raises it, of a job that it has granted the node."""
     granted = messages(told, "sched.alloc", "response", type=0)[0]
     down = {"from": "resource", "to": "sched-simple", "type": "response", "t_rel": granted["t_rel"]}
@@ -399,7 +399,7 @@ def test_frees_of_parts_follow_each_other() -> None:
     assert judged(recording(PARTS)).verdicts["invariant.one-in-flight"] == "kept"
 
 
-def crashed(number: str) -> Told:
+def crashed(number: str) -> RecordingJson:
     """The broker is killed while a job runs; it comes back, and the job is started again."""
     told = recording(number)
     said = told["messages"]
@@ -428,7 +428,7 @@ def test_what_a_killed_broker_left_open_is_void_when_it_is_back() -> None:
     assert {each.clause for each in classic.violations} & {"32.impl.4", "32.hello.8"} == set()
 
 
-def later(told: Told, since: float, seconds: float) -> None:
+def later(told: RecordingJson, since: float, seconds: float) -> None:
     """All that is not before `since` comes so many seconds later."""
     for each in (*told["messages"], *(each for job in told["jobs"] for each in job["eventlog"])):
         each["t_rel"] += seconds * (each["t_rel"] >= since)

@@ -11,12 +11,12 @@ import pytest
 
 from flux_trio.judge.rules import ROUTED_RULES
 from flux_trio.trace import read_trace
-from tests.support.recorded import Told, broken, first, judged_source, messages, recording
+from tests.support.recorded import RecordingJson, broken, first, judged_source, messages, recording
 from tests.support.sched_script import jobspec
 
 LIFECYCLE, CANCELED, LIMITED, CANCEL_RUNNING, REFUSED = "01", "05", "16", "06", "41"
 
-Change = Callable[[Told], Any]
+Change = Callable[[RecordingJson], Any]
 PLANTED: list[tuple[str, str, str, Change]] = []
 
 
@@ -30,31 +30,31 @@ def planted(number: str, *clauses: str) -> Callable[[Change], Change]:
     return register
 
 
-def drop(told: Told, topic: str, type_: str, **keys: Any) -> None:
+def drop(told: RecordingJson, topic: str, type_: str, **keys: Any) -> None:
     told["messages"].remove(messages(told, topic, type_, **keys)[0])
 
 
-def submitted(told: Told) -> Any:
+def submitted(told: RecordingJson) -> Any:
     return first(told, "job-manager.submit", "request")["jobs"][0]
 
 
 @planted(LIFECYCLE, "6.request.1")
-def an_answer_without_a_request(told: Told) -> None:
+def an_answer_without_a_request(told: RecordingJson) -> None:
     drop(told, "job-manager.idle", "request")
 
 
 @planted(LIFECYCLE, "6.response.2")
-def a_request_without_an_answer(told: Told) -> None:
+def a_request_without_an_answer(told: RecordingJson) -> None:
     drop(told, "job-manager.idle", "response")
 
 
 @planted(CANCELED, "27.alloccancel.1", "27.cancel.5")
-def a_cancel_of_what_nobody_canceled(told: Told) -> None:
+def a_cancel_of_what_nobody_canceled(told: RecordingJson) -> None:
     drop(told, "sched.cancel", "request")
 
 
 @planted(REFUSED, "27.expiration.10")
-def an_expiration_is_applied_that_was_refused(told: Told) -> None:
+def an_expiration_is_applied_that_was_refused(told: RecordingJson) -> None:
     asked = messages(told, "sched.expiration", "request")[0]
     log = told["jobs"][0]["eventlog"]
     place = next(at for at, each in enumerate(log) if each["name"] == "finish")
@@ -64,39 +64,39 @@ def an_expiration_is_applied_that_was_refused(told: Told) -> None:
 
 
 @planted(LIFECYCLE, "27.ready.12")
-def more_jobs_are_counted_than_there_are(told: Told) -> None:
+def more_jobs_are_counted_than_there_are(told: RecordingJson) -> None:
     first(told, "job-manager.sched-ready", "response")["count"] = 1
 
 
 @planted(LIFECYCLE, "21.events.4")
-def submitted_with_another_urgency(told: Told) -> None:
+def submitted_with_another_urgency(told: RecordingJson) -> None:
     submitted(told)["urgency"] = 17
 
 
 @planted(LIFECYCLE, "21.events.5")
-def submitted_by_another_user(told: Told) -> None:
+def submitted_by_another_user(told: RecordingJson) -> None:
     submitted(told)["userid"] = 7
 
 
 @planted(LIFECYCLE, "21.events.6")
-def submitted_without_flags(told: Told) -> None:
+def submitted_without_flags(told: RecordingJson) -> None:
     del submitted(told)["flags"]
 
 
 @planted(LIFECYCLE, "33.validation.4")
-def refused_and_active_all_the_same(told: Told) -> None:
+def refused_and_active_all_the_same(told: RecordingJson) -> None:
     (answer,) = messages(told, "job-manager.submit", "response")
     del answer["payload"]
     answer["errnum"] = 22
 
 
 @planted(LIFECYCLE, "33.defaults.7", "32.start.7")
-def another_program_was_submitted(told: Told) -> None:
+def another_program_was_submitted(told: RecordingJson) -> None:
     submitted(told)["jobspec"]["tasks"][0]["command"] = ["false"]
 
 
 @planted(CANCEL_RUNNING, "21.criteria.7")
-def an_exception_that_is_not_logged(told: Told) -> None:
+def an_exception_that_is_not_logged(told: RecordingJson) -> None:
     for job in told["jobs"]:
         job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "exception"]
 
@@ -154,7 +154,7 @@ def test_request_may_have_been_sent_before_an_update_that_is_stamped_before_it()
 RELOADED, EXEC_RELOADED = "14", "24"
 
 
-def disconnects(told: Told) -> list[str]:
+def disconnects(told: RecordingJson) -> list[str]:
     """Who has left, by the disconnects of the trace."""
     trace = read_trace([msgspec.json.encode(told).decode()]).records
     topics = ("job-manager.disconnect", "resource.disconnect")
@@ -162,7 +162,7 @@ def disconnects(told: Told) -> list[str]:
     return [each.sender for each in sent if getattr(each, "topic", "") in topics]
 
 
-def stray(number: str, **fields: Any) -> Told:
+def stray(number: str, **fields: Any) -> RecordingJson:
     """A recording in which a module speaks right after the job manager was told that it is gone."""
     told = recording(number)
     left = first_place(told, "job-manager.disconnect")
@@ -171,11 +171,11 @@ def stray(number: str, **fields: Any) -> Told:
     return told
 
 
-def first_place(told: Told, topic: str) -> int:
+def first_place(told: RecordingJson, topic: str) -> int:
     return next(n for n, each in enumerate(told["messages"]) if each["topic"] == topic)
 
 
-def a_waiting_job(told: Told) -> int:
+def a_waiting_job(told: RecordingJson) -> int:
     """A job whose sched.alloc is open when the scheduler leaves."""
     left = first_place(told, "job-manager.disconnect")
     before = told["messages"][:left]

@@ -9,50 +9,50 @@ import pytest
 
 from flux_trio.messages import topics
 from tests.support import recorded
-from tests.support.recorded import Told, messages, recording
+from tests.support.recorded import RecordingJson, messages, recording
 
 DONE = "invariant.done-as-answered"
 
 
-def nothing_is_acquired(told: Told) -> None:
+def nothing_is_acquired(told: RecordingJson) -> None:
     told["messages"] = [each for each in told["messages"] if each["topic"] != "resource.acquire"]
 
 
-def the_id_of_another_job_is_told(told: Told) -> None:
+def the_id_of_another_job_is_told(told: RecordingJson) -> None:
     messages(told, topics.INGEST_SUBMIT, "response")[0]["payload"]["id"] += 1
 
 
-def a_refused_job_runs(told: Told) -> None:
+def a_refused_job_runs(told: RecordingJson) -> None:
     answer = messages(told, topics.INGEST_SUBMIT, "response")[0]
     del answer["payload"]
     answer["errnum"] = 22
 
 
-def a_cancel_is_not_logged(told: Told) -> None:
+def a_cancel_is_not_logged(told: RecordingJson) -> None:
     raised = messages(told, topics.JOB_RAISE, "request")[0]["payload"]["id"]
     (job,) = [job for job in told["jobs"] if job["id"] == raised]
     job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "exception"]
 
 
-def no_limit_is_given_as_0(told: Told) -> None:
+def no_limit_is_given_as_0(told: RecordingJson) -> None:
     messages(told, topics.SCHED_READY, "request")[0]["payload"] = {"mode": "unlimited", "limit": 0}
 
 
-def the_scheduler_is_not_asked(told: Told) -> None:
+def the_scheduler_is_not_asked(told: RecordingJson) -> None:
     told["messages"] = [
         each for each in told["messages"] if each["topic"] != topics.SCHED_EXPIRATION
     ]
 
 
-def the_scheduler_is_asked_about_another_job(told: Told) -> None:
+def the_scheduler_is_asked_about_another_job(told: RecordingJson) -> None:
     messages(told, topics.SCHED_EXPIRATION, "request")[0]["payload"]["id"] += 1
 
 
-def the_scheduler_is_asked_about_another_end(told: Told) -> None:
+def the_scheduler_is_asked_about_another_end(told: RecordingJson) -> None:
     messages(told, topics.SCHED_EXPIRATION, "request")[0]["payload"]["expiration"] += 60
 
 
-def what_fits_is_denied_after_a_cancel(told: Told) -> None:
+def what_fits_is_denied_after_a_cancel(told: RecordingJson) -> None:
     messages(told, topics.SCHED_ALLOC, "response", type=3)[0]["payload"] |= {"type": 2}
 
 
@@ -76,7 +76,7 @@ def what_fits_is_denied_after_a_cancel(told: Told) -> None:
     ],
 )
 def test_what_harms_nobody_is_named(
-    number: str, change: Callable[[Told], Any], clause: str, party: str
+    number: str, change: Callable[[RecordingJson], Any], clause: str, party: str
 ) -> None:
     told = recording(number)
     assert not recorded.broken(told, at_rest=True)

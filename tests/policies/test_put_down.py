@@ -49,7 +49,7 @@ def grown(rank: int) -> ResourceSet:
     return machine(1, CORES, int(rank == 1), first=rank, properties=fast)
 
 
-class Asked(NamedTuple):
+class JobRequest(NamedTuple):
     """What a job asks for."""
 
     kind: str
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
 
 
 ASKED = st.builds(
-    Asked,
+    JobRequest,
     kind=st.sampled_from(["slots", "slots", "wide", "gpu", "nodes", "whole"]),
     count=st.sampled_from([1, 1, 2, 3, 5]),
     constraint=st.sampled_from([None, None, None, FAST, SLOW, FIRST]),
@@ -71,7 +71,7 @@ ASKED = st.builds(
 )
 
 
-def shape_of(asked: Asked) -> Shape:
+def shape_of(asked: JobRequest) -> Shape:
     """A new object each time, since a shape may be parsed again."""
     count, constraint = asked.count, asked.constraint
     match asked.kind:
@@ -150,7 +150,7 @@ class PutDown(RuleBasedStateMachine):
         self.decide()
 
     @rule(jobs=st.lists(ASKED, min_size=1, max_size=5), decides=st.booleans())
-    def submit(self, jobs: list[Asked], decides: bool) -> None:
+    def submit(self, jobs: list[JobRequest], decides: bool) -> None:
         for asked in jobs:
             if self.kept.schedule.shortfall(shape_of(asked)) is not None:
                 continue

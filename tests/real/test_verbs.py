@@ -13,7 +13,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tests.real.verbs.comparing import Told, differences, read
+from tests.real.verbs.comparing import CommandResult, differences, read
 from tests.support.real_flux import NEEDS_FLUX, REAL
 
 pytestmark = NEEDS_FLUX
@@ -26,7 +26,7 @@ CHANCE = ("flux job timeleft JOB", "flux uptime", "flux run -l -n2 echo c")
 """Commands of the list whose answers may also be equal, by chance."""
 
 
-def played(command: list[str], **environ: str) -> list[tuple[str, Told]]:
+def played(command: list[str], **environ: str) -> list[tuple[str, CommandResult]]:
     done = subprocess.run(
         command,
         cwd=REAL.parents[1],

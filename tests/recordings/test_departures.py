@@ -16,23 +16,23 @@ import pytest
 
 from flux_trio.messages import topics
 from tests.support import recorded
-from tests.support.recorded import Told, messages, recording
+from tests.support.recorded import RecordingJson, messages, recording
 
-Change = Callable[[Told], None]
+Change = Callable[[RecordingJson], None]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "flux-core-0.88.md"
 
 
-def events(told: Told, name: str) -> list[Any]:
+def events(told: RecordingJson, name: str) -> list[Any]:
     return [each for job in told["jobs"] for each in job["eventlog"] if each["name"] == name]
 
 
-def ranks_are_no_idset(told: Told) -> None:
+def ranks_are_no_idset(told: RecordingJson) -> None:
     messages(told, "job-exec.start", "response", type="release")[0]["payload"]["data"]["ranks"] = (
         "x"
     )
 
 
-def release_is_lost_while_the_service_is_there(told: Told) -> None:
+def release_is_lost_while_the_service_is_there(told: RecordingJson) -> None:
     """Of the first job that is released."""
     job = next(
         job
@@ -43,12 +43,12 @@ def release_is_lost_while_the_service_is_there(told: Told) -> None:
     job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "release"]
 
 
-def another_text_is_too_long(told: Told) -> None:
+def another_text_is_too_long(told: RecordingJson) -> None:
     (answer,) = messages(told, topics.EXEC_HELLO, "response")
     answer |= {"errnum": 22, "errstr": "x" * 100}
 
 
-def job_that_ran_is_freed_before_its_epilog_is_over(told: Told) -> None:
+def job_that_ran_is_freed_before_its_epilog_is_over(told: RecordingJson) -> None:
     job = next(
         job
         for job in told["jobs"]
@@ -62,14 +62,14 @@ def fails(answer: dict[str, Any], errnum: int) -> None:
     del answer["payload"]
 
 
-def success_comes_twice(told: Told) -> None:
+def success_comes_twice(told: RecordingJson) -> None:
     """From a scheduler that is not known for it."""
     success = messages(told, topics.SCHED_ALLOC, "response", type=0)[0]
     at = told["messages"].index(success)
     told["messages"].insert(at + 1, dict(success))
 
 
-def an_exception_comes_after_the_final_release(told: Told) -> None:
+def an_exception_comes_after_the_final_release(told: RecordingJson) -> None:
     """From job-exec, whose second finish is known."""
     release = messages(told, "job-exec.start", "response", type="release")[0]
     data = {"severity": 1, "type": "exec", "note": ""}
@@ -77,7 +77,7 @@ def an_exception_comes_after_the_final_release(told: Told) -> None:
     told["messages"].insert(told["messages"].index(release) + 1, late)
 
 
-def the_eventlog_of_a_job_is_rewritten(told: Told) -> None:
+def the_eventlog_of_a_job_is_rewritten(told: RecordingJson) -> None:
     """By the resource module, whose own eventlog is known to be."""
     events = '{"timestamp":1.0,"name":"drain"}\n'
     value = {"ver": 1, "type": "val", "data": base64.b64encode(events.encode()).decode()}
@@ -91,44 +91,44 @@ def the_eventlog_of_a_job_is_rewritten(told: Told) -> None:
 # --- second faults
 
 
-def releases_a_part_as_all(told: Told) -> None:
+def releases_a_part_as_all(told: RecordingJson) -> None:
     """What is known of job-exec is that it releases all at once."""
     (answer,) = messages(told, "job-exec.start", "response", type="release")[:1]
     answer["payload"]["data"]["final"] = False
 
 
-def ranks_are_missing(told: Told) -> None:
+def ranks_are_missing(told: RecordingJson) -> None:
     del messages(told, "job-exec.start", "response", type="release")[0]["payload"]["data"]["ranks"]
 
 
 def expiration_is(value: Any) -> Change:
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         messages(told, topics.SCHED_EXPIRATION, "request")[0]["payload"]["expiration"] = value
 
     return change
 
 
 def expiration_is_logged_as(value: Any) -> Change:
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         events(told, "resource-update")[0]["context"]["expiration"] = value
 
     return change
 
 
-def service_left_and_the_job_had_no_exception(told: Told) -> None:
+def service_left_and_the_job_had_no_exception(told: RecordingJson) -> None:
     for job in told["jobs"]:
         job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "exception"]
 
 
 def limit_is(limit: int) -> Change:
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         for ready in messages(told, topics.SCHED_READY, "request"):
             ready["payload"]["limit"] = limit
 
     return change
 
 
-def a_cancel_and_its_answer_are_dropped(told: Told) -> None:
+def a_cancel_and_its_answer_are_dropped(told: RecordingJson) -> None:
     """The request stays open, and more than the limit are."""
     (cancel,) = messages(told, topics.SCHED_CANCEL, "request")[:1]
     jobid = cancel["payload"]["id"]
@@ -139,7 +139,7 @@ def a_cancel_and_its_answer_are_dropped(told: Told) -> None:
 
 
 def text_is_too_long(topic: str) -> Change:
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         answer = messages(told, topic, "response")[0]
         answer.pop("payload", None)
         answer |= {"errnum": 22, "errstr": "x" * 100}
@@ -147,19 +147,19 @@ def text_is_too_long(topic: str) -> Change:
     return change
 
 
-def prolog_did_not_fail(told: Told) -> None:
+def prolog_did_not_fail(told: RecordingJson) -> None:
     for each in events(told, "prolog-finish"):
         each["context"]["status"] = 0
 
 
-def is_asked_to_leave(told: Told, module: str, before: Any) -> None:
+def is_asked_to_leave(told: RecordingJson, module: str, before: Any) -> None:
     shutdown = {"from": "broker", "to": module, "type": "request", "topic": f"{module}.shutdown"}
     place = told["messages"].index(before)
     told["messages"].insert(place, shutdown | {"t_rel": before["t_rel"]})
 
 
 def alloc_fails(errnum: int, *, leaving: bool = False) -> Change:
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         answer = messages(told, topics.SCHED_ALLOC, "response", type=0)[0]
         if leaving:
             is_asked_to_leave(told, "sched-simple", answer)
@@ -169,7 +169,7 @@ def alloc_fails(errnum: int, *, leaving: bool = False) -> Change:
 
 
 def start_fails(errnum: int, *, leaving: bool = False) -> Change:
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         (answer,) = messages(told, "job-exec.start", "response", type="start")
         if leaving:
             is_asked_to_leave(told, topics.JOB_EXEC, answer)
@@ -181,7 +181,7 @@ def start_fails(errnum: int, *, leaving: bool = False) -> Change:
 def backfill_says_after_success(kind: int, **more: Any) -> Change:
     """Known of sched-backfill is that SUCCESS comes again, not another answer."""
 
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         for each in told["messages"]:
             for end in ("from", "to"):
                 each[end] = each[end].replace("sched-simple", "sched-backfill")
@@ -196,7 +196,7 @@ def backfill_says_after_success(kind: int, **more: Any) -> Change:
 def finishes_again(after: str) -> Change:
     """Of a job that had no exception."""
 
-    def change(told: Told) -> None:
+    def change(told: RecordingJson) -> None:
         finish = messages(told, "job-exec.start", "response", type="finish")[0]
         last = messages(told, "job-exec.start", "response", type=after)[0]
         place = told["messages"].index(last) + 1
@@ -286,10 +286,10 @@ def test_a_module_that_is_unloaded_answers_enosys(clause: str, change: Change) -
     assert clause not in recorded.broken(told)
 
 
-def second_success_while_it_runs(scheduler: str) -> Told:
+def second_success_while_it_runs(scheduler: str) -> RecordingJson:
     """What follows: the job manager frees the resources on which the job runs."""
     text = recorded.text_of("05").replace(b"sched-simple", scheduler.encode())
-    told: Told = json.loads(text)
+    told: RecordingJson = json.loads(text)
     success = messages(told, topics.SCHED_ALLOC, "response", type=0)[0]
     started = messages(told, "job-exec.start", "response", type="start")[0]
     t, content = started["t_rel"], success["payload"]

@@ -23,7 +23,7 @@ def new_world() -> World[Party]:
     return World(T0, OWNER, InLine(), Party)
 
 
-class Told:
+class ScriptedCore:
     """A core that keeps what it takes, and answers each input with actions."""
 
     def __init__(self, begin: list[Any], answer: Answer = lambda _: []) -> None:
@@ -45,9 +45,9 @@ def test_a_turn_takes_all_that_waits_and_the_answers_come_back() -> None:
     def answered(request: Request) -> list[Any]:
         return [respond(request, {})]
 
-    service = Told([], answered)
+    service = ScriptedCore([], answered)
     world.add_module("service", service, ["kvs"], [])
-    client = Told([Request("kvs.a", {}, 1), Request("kvs.b", {}, 2)])
+    client = ScriptedCore([Request("kvs.a", {}, 1), Request("kvs.b", {}, 2)])
     world.start(world.add("client", client))
     world.run()
     assert service.turns == [(T0, ["kvs.a", "kvs.b"])]
@@ -56,13 +56,13 @@ def test_a_turn_takes_all_that_waits_and_the_answers_come_back() -> None:
 
 def test_a_turn_takes_no_more_than_a_batch_and_others_have_theirs_before_the_next() -> None:
     world = new_world()
-    service = Told([], lambda _: [])
+    service = ScriptedCore([], lambda _: [])
     world.add_module("service", service, ["kvs"], [])
     order: list[int] = []
-    other = Told([], lambda _: order.append(len(service.turns)) or [])
+    other = ScriptedCore([], lambda _: order.append(len(service.turns)) or [])
     world.add_module("other", other, ["resource"], [])
     flood = [Request("kvs.a", {})] * (2 * BATCH_MAX + 1)
-    world.start(world.add("client", Told([*flood, Request("resource.a", {})])))
+    world.start(world.add("client", ScriptedCore([*flood, Request("resource.a", {})])))
     world.run()
     assert [len(taken) for _, taken in service.turns] == [BATCH_MAX, BATCH_MAX, 1]
     assert order == [1]
@@ -79,11 +79,11 @@ def test_timers_fire_in_order_and_those_of_a_moment_before_what_follows_from_the
 
         return answer
 
-    asks = Told([SetTimer("t", T0 + 5)], noting("asks", [Request("kvs.a", {})]))
+    asks = ScriptedCore([SetTimer("t", T0 + 5)], noting("asks", [Request("kvs.a", {})]))
     world.start(world.add("asks", asks))
     world.add_module(
         "service",
-        Told(
+        ScriptedCore(
             [SetTimer("t", T0 + 5), SetTimer("u", T0 + 5), SetTimer("s", T0 + 4)], noting("s", [])
         ),
         ["kvs"],
@@ -100,9 +100,9 @@ def test_a_timer_that_is_cleared_or_set_again_by_a_message_of_its_moment_does_no
     def answer(each: Any) -> list[Any]:
         return [] if isinstance(each, TimerFired) else [ClearTimer("a"), SetTimer("b", T0 + 9)]
 
-    asks = Told([SetTimer("t", T0 + 5)], lambda _: [Request("kvs.x", {})])
+    asks = ScriptedCore([SetTimer("t", T0 + 5)], lambda _: [Request("kvs.x", {})])
     world.start(world.add("asks", asks))
-    service = Told([SetTimer("a", T0 + 5), SetTimer("b", T0 + 5)], answer)
+    service = ScriptedCore([SetTimer("a", T0 + 5), SetTimer("b", T0 + 5)], answer)
     world.add_module("service", service, ["kvs"], [])
     world.run()
     assert service.turns == [(T0 + 5, ["kvs.x"]), (T0 + 9, ["b"])]
@@ -110,7 +110,7 @@ def test_a_timer_that_is_cleared_or_set_again_by_a_message_of_its_moment_does_no
 
 def test_a_timer_in_the_past_fires_now() -> None:
     world = new_world()
-    core = Told([SetTimer("late", T0 - 3)])
+    core = ScriptedCore([SetTimer("late", T0 - 3)])
     world.start(world.add("late", core))
     world.run()
     assert core.turns == [(T0, ["late"])]
@@ -123,7 +123,7 @@ def test_it_stops_after_the_turn_in_which_it_is_told_to() -> None:
         world.stop()
         return [SetTimer("next", T0 + 1)]
 
-    core = Told([SetTimer("first", T0)], stop)
+    core = ScriptedCore([SetTimer("first", T0)], stop)
     world.start(world.add("stops", core))
     world.run()
     assert core.turns == [(T0, ["first"])]
@@ -132,7 +132,8 @@ def test_it_stops_after_the_turn_in_which_it_is_told_to() -> None:
 def test_only_the_owner_has_the_owners_rights() -> None:
     world = new_world()
     rights = [
-        world.add(name, Told([]), userid).peer.rolemask for name, userid in (("a", None), ("b", 7))
+        world.add(name, ScriptedCore([]), userid).peer.rolemask
+        for name, userid in (("a", None), ("b", 7))
     ]
     assert rights == [ROLE_LOCAL | ROLE_OWNER, ROLE_LOCAL | ROLE_USER]
 
@@ -140,7 +141,9 @@ def test_only_the_owner_has_the_owners_rights() -> None:
 def test_a_module_that_cannot_go_on_ends_the_run_and_its_log_is_kept() -> None:
     world = new_world()
     with pytest.raises(ModuleEnded, match="service: no disk"):
-        world.add_module("service", Told([Log(3, "it is full"), Exit("no disk")]), ["kvs"], [])
+        world.add_module(
+            "service", ScriptedCore([Log(3, "it is full"), Exit("no disk")]), ["kvs"], []
+        )
     assert [entry.text for entry in world.log] == ["it is full"]
 
 
@@ -148,10 +151,10 @@ def test_at_the_end_modules_are_removed_in_reverse_and_their_callers_are_told() 
     world = new_world()
     records: list[Record] = []
     world.trace.add_sink(records.append)
-    world.add_module("first", Told([]), ["kvs"], [])
-    caller = Told([Request("kvs.a", {}, 1)])
+    world.add_module("first", ScriptedCore([]), ["kvs"], [])
+    caller = ScriptedCore([Request("kvs.a", {}, 1)])
     world.start(world.add("caller", caller))
-    world.add_module("second", Told([]), ["resource"], [])
+    world.add_module("second", ScriptedCore([]), ["resource"], [])
     world.run()
     world.end()
     assert caller.turns == [(T0, ["kvs.a"])]  # ENOSYS

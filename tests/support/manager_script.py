@@ -57,7 +57,7 @@ JOBSPEC = Jobspec.from_command(["true"], environment={"HOME": "/"}).to_json()
 
 SUCCESS, ANNOTATE, DENY, CANCEL = AllocType
 
-Saying = HookAnswer | Callable[[AskHook], HookAnswer]
+HookReply = HookAnswer | Callable[[AskHook], HookAnswer]
 Posted = tuple[str, dict[str, Any]]
 """Name and context of an event."""
 
@@ -71,10 +71,10 @@ class ScriptedPlugins:
     """
 
     def __init__(
-        self, waiting: Iterable[str], answers: Mapping[str, Saying], did: list[str]
+        self, waiting: Iterable[str], answers: Mapping[str, HookReply], did: list[str]
     ) -> None:
         self.waiting = set(waiting)
-        self.answers: dict[str, Saying] = {
+        self.answers: dict[str, HookReply] = {
             PRIORITIZE: _urgency,
             CONF_UPDATE: HookAnswer(),
             **answers,
@@ -155,7 +155,7 @@ class ManagerScript:
         self,
         *,
         hooks: Iterable[str] = (),
-        answers: Mapping[str, Saying] | None = None,
+        answers: Mapping[str, HookReply] | None = None,
         everything: bool = False,
         early: Iterable[Any] = (),
         kvs: InstantKvs | None = None,

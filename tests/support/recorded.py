@@ -26,7 +26,7 @@ NEED_HEADERS: Final = frozenset({"6.matchtag.3"})
 RULES: Final = (*CURRENT_RULES, *ROUTED_RULES)
 _CLAUSES: Final = load_clauses()
 
-Told = dict[str, Any]
+RecordingJson = dict[str, Any]
 """A recording as decoded JSON."""
 
 
@@ -42,9 +42,9 @@ def text_of(number: str) -> bytes:
     return path.read_bytes()
 
 
-def recording(number: str) -> Told:
+def recording(number: str) -> RecordingJson:
     """The recording; a new value each time, which may be changed."""
-    found: Told = msgspec.json.decode(text_of(number))
+    found: RecordingJson = msgspec.json.decode(text_of(number))
     return found
 
 
@@ -59,7 +59,7 @@ def lines_of(records: Iterable[Record]) -> list[str]:
     return [record_to_json(each).decode() + "\n" for each in records]
 
 
-def judged(told: Told, *, at_rest: bool = False) -> Judgement:
+def judged(told: RecordingJson, *, at_rest: bool = False) -> Judgement:
     """Judge a recording by the current edition, without what is known of flux-core 0.88."""
     return judged_source(read_trace([msgspec.json.encode(told).decode()]), at_rest=at_rest)
 
@@ -70,12 +70,12 @@ def judged_source(source: Source, *, at_rest: bool = False) -> Judgement:
     return sort_known(judgement, KNOWN)
 
 
-def broken(told: Told, *, at_rest: bool = False) -> set[str]:
+def broken(told: RecordingJson, *, at_rest: bool = False) -> set[str]:
     """The clauses that are broken."""
     return {each.clause for each in judged(told, at_rest=at_rest).violations}
 
 
-def messages(told: Told, topic: str, type_: str, **keys: Any) -> list[Any]:
+def messages(told: RecordingJson, topic: str, type_: str, **keys: Any) -> list[Any]:
     """The messages of a topic that are no errors; `keys` are keys of the payload."""
     return [
         each
@@ -86,6 +86,6 @@ def messages(told: Told, topic: str, type_: str, **keys: Any) -> list[Any]:
     ]
 
 
-def first(told: Told, topic: str, type_: str, **keys: Any) -> Any:
+def first(told: RecordingJson, topic: str, type_: str, **keys: Any) -> Any:
     """The payload of the first of them."""
     return messages(told, topic, type_, **keys)[0]["payload"]

@@ -26,7 +26,7 @@ ALLOC_BYPASS_R: Final = "system.alloc-bypass.R"
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestPayload:
     """The payload of a request, given a running and a pending job's id and the asker's userid."""
 
     payload: Callable[[int, int, int], Any]
@@ -34,23 +34,25 @@ class Asked:
     silent: bool = False  # as its RFC has it: no matchtag, and no answer
 
 
-def plain(payload: Any = None, *, streaming: bool = False) -> dict[str, Asked]:
-    return {"": Asked(lambda *_: payload, streaming)}
+def plain(payload: Any = None, *, streaming: bool = False) -> dict[str, RequestPayload]:
+    return {"": RequestPayload(lambda *_: payload, streaming)}
 
 
-def of_job(**more: Any) -> dict[str, Asked]:
+def of_job(**more: Any) -> dict[str, RequestPayload]:
     """About the running job."""
-    return {"": Asked(lambda running, *_: {"id": running, **more})}
+    return {"": RequestPayload(lambda running, *_: {"id": running, **more})}
 
 
-def submitted(urgency: int = 16, flags: int = 0, attributes: dict[str, Any] = _RUN) -> Asked:
+def submitted(
+    urgency: int = 16, flags: int = 0, attributes: dict[str, Any] = _RUN
+) -> RequestPayload:
     spec = Jobspec.from_command(["true"], attributes=attributes).to_json()
     numbers = flags * flux_trio.editions.CLASSIC.first_flag  # those of a test's default edition
-    return Asked(lambda *_: {"jobspec": spec, "urgency": urgency, "flags": numbers})
+    return RequestPayload(lambda *_: {"jobspec": spec, "urgency": urgency, "flags": numbers})
 
 
-def farewell(service: str) -> dict[str, dict[str, Asked]]:
-    return {topics.disconnect_of(service): {"": Asked(lambda *_: None)}}
+def farewell(service: str) -> dict[str, dict[str, RequestPayload]]:
+    return {topics.disconnect_of(service): {"": RequestPayload(lambda *_: None)}}
 
 
 def updated(**updates: Any) -> dict[str, Any]:
@@ -69,7 +71,7 @@ _R: Final = {
 _CANCEL: Final = {"severity": 0, "type": "cancel"}
 _ALL: Final = {**_CANCEL, "states": ACTIVE, "dry_run": True}
 
-ASKED: Final[dict[str, dict[str, Asked]]] = {
+ASKED: Final[dict[str, dict[str, RequestPayload]]] = {
     # ingest
     topics.INGEST_SUBMIT: {
         "": submitted(),
@@ -79,25 +81,29 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
         "alloc-bypass": submitted(attributes={**_RUN, ALLOC_BYPASS_R: _R}),
     },
     # the job manager, for users
-    topics.JOB_RAISE: {"": Asked(lambda running, *_: {"id": running, **_CANCEL})},
+    topics.JOB_RAISE: {"": RequestPayload(lambda running, *_: {"id": running, **_CANCEL})},
     topics.JOB_RAISEALL: {
-        "one's own": Asked(lambda _r, _p, me: {**_ALL, "userid": me}),
-        "everybody's": Asked(lambda *_: {**_ALL, "userid": USERID_UNKNOWN}),
+        "one's own": RequestPayload(lambda _r, _p, me: {**_ALL, "userid": me}),
+        "everybody's": RequestPayload(lambda *_: {**_ALL, "userid": USERID_UNKNOWN}),
     },
     topics.JOB_KILL: of_job(signum=15),
     topics.JOB_KILLALL: {
-        "one's own": Asked(lambda _r, _p, me: {"userid": me, "signum": 15, "dry_run": True}),
-        "everybody's": Asked(lambda *_: {"userid": USERID_UNKNOWN, "signum": 15, "dry_run": True}),
+        "one's own": RequestPayload(
+            lambda _r, _p, me: {"userid": me, "signum": 15, "dry_run": True}
+        ),
+        "everybody's": RequestPayload(
+            lambda *_: {"userid": USERID_UNKNOWN, "signum": 15, "dry_run": True}
+        ),
     },
     topics.JOB_URGENCY: {
-        "8": Asked(lambda _r, pending, _m: {"id": pending, "urgency": 8}),
-        "17": Asked(lambda _r, pending, _m: {"id": pending, "urgency": 17}),
+        "8": RequestPayload(lambda _r, pending, _m: {"id": pending, "urgency": 8}),
+        "17": RequestPayload(lambda _r, pending, _m: {"id": pending, "urgency": 17}),
     },
     topics.JOB_UPDATE: {
-        "a pending job": Asked(
+        "a pending job": RequestPayload(
             lambda _r, pending, _m: {"id": pending, "updates": updated(duration=60)}
         ),
-        "a running job": Asked(
+        "a running job": RequestPayload(
             lambda running, *_: {"id": running, "updates": updated(duration=60)}
         ),
     },
@@ -148,12 +154,12 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.SCHED_EXPIRATION: plain({}),
     topics.SCHED_EXPLAIN: of_job(),
     topics.SCHED_RESOURCES: plain(),
-    topics.SCHED_CANCEL: {"": Asked(lambda *_: {}, silent=True)},
-    topics.SCHED_PRIORITIZE: {"": Asked(lambda *_: {}, silent=True)},
+    topics.SCHED_CANCEL: {"": RequestPayload(lambda *_: {}, silent=True)},
+    topics.SCHED_PRIORITIZE: {"": RequestPayload(lambda *_: {}, silent=True)},
     topics.stats_of(topics.SCHED): plain(),
     topics.stats_clear_of(topics.SCHED): plain(),
-    f"{topics.JOB_EXEC}.{topics.START_METHOD}": {"": Asked(lambda *_: {}, silent=True)},
-    topics.EXEC_ATTACH: {"": Asked(lambda running, *_: {"id": running}, streaming=True)},
+    f"{topics.JOB_EXEC}.{topics.START_METHOD}": {"": RequestPayload(lambda *_: {}, silent=True)},
+    topics.EXEC_ATTACH: {"": RequestPayload(lambda running, *_: {"id": running}, streaming=True)},
     topics.EXEC_ATTACH_CANCEL: plain({"matchtag": 5}),
     topics.credit_of(topics.EXEC_ATTACH): plain({"matchtag": 5, "credit": 1}),
     topics.EXEC_COPY: of_job(),
@@ -193,15 +199,15 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.stats_clear_of(topics.JOB_LIST): plain(),
     topics.config_reload_of(topics.JOB_LIST): plain({"config": {}}),
     topics.INFO_LOOKUP: {
-        "eventlog": Asked(lambda running, *_: {"id": running, "keys": ["eventlog"]}),
-        "R": Asked(lambda running, *_: {"id": running, "keys": ["R"]}),
-        "jobspec": Asked(lambda running, *_: {"id": running, "keys": ["jobspec"]}),
+        "eventlog": RequestPayload(lambda running, *_: {"id": running, "keys": ["eventlog"]}),
+        "R": RequestPayload(lambda running, *_: {"id": running, "keys": ["R"]}),
+        "jobspec": RequestPayload(lambda running, *_: {"id": running, "keys": ["jobspec"]}),
     },
-    topics.INFO_WATCH: {"": Asked(lambda running, *_: {"id": running}, streaming=True)},
+    topics.INFO_WATCH: {"": RequestPayload(lambda running, *_: {"id": running}, streaming=True)},
     topics.credit_of(topics.INFO_WATCH): plain({"matchtag": 5, "credit": 1}),
     topics.INFO_WATCH_CANCEL: plain({"matchtag": 5}),
     topics.INFO_UPDATES: {
-        "": Asked(lambda running, *_: {"id": running, "key": "R"}, streaming=True)
+        "": RequestPayload(lambda running, *_: {"id": running, "key": "R"}, streaming=True)
     },
     topics.INFO_UPDATES_CANCEL: plain({"matchtag": 5}),
     # the key-value store

@@ -15,7 +15,7 @@ import msgspec
 from flux_trio.cores.ingest.submissions import New, Submissions
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.state import Part
-from flux_trio.editions.rfc27 import Feasibility as Asked
+from flux_trio.editions.rfc27 import Feasibility as FeasibilityCheck
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -78,7 +78,7 @@ class Feasibility(Part):
         self.rounds[self.last].unanswered.update(asking)
         for wanted, jobspec in asking.items():
             call = FeasibilityAsked(self.last, wanted)
-            self._outbox.ask(topics.FEASIBILITY_CHECK, codec.write(Asked(jobspec)), call)
+            self._outbox.ask(topics.FEASIBILITY_CHECK, codec.write(FeasibilityCheck(jobspec)), call)
 
     def answered(self, call: FeasibilityAsked, response: Response) -> None:
         """Take an answer; errors of the broker say nothing about the job."""

@@ -20,8 +20,8 @@ from flux_trio.judge import Monitor, MonitorState, Violation
 from flux_trio.judge.engine.knowing import Known
 from flux_trio.judge.engine.view import PLACE, Place
 
-At: TypeAlias = Callable[[int], int]
-Move: TypeAlias = Callable[[Any, At], Any]
+PlaceMap: TypeAlias = Callable[[int], int]
+Move: TypeAlias = Callable[[Any, PlaceMap], Any]
 """A function that returns a value with other places in it."""
 
 
@@ -67,7 +67,7 @@ def mover(type_: Any) -> Move | None:
     return None
 
 
-def _move_place(place: Any, at: At) -> Any:
+def _move_place(place: Any, at: PlaceMap) -> Any:
     return at(place)
 
 
@@ -77,7 +77,7 @@ def _mover_of_union(args: tuple[Any, ...]) -> Move | None:
     if not movers:
         return None
 
-    def move_one(value: Any, at: At) -> Any:
+    def move_one(value: Any, at: PlaceMap) -> Any:
         move = next((move for class_, move in movers if isinstance(value, class_)), None)
         return value if move is None else move(value, at)
 
@@ -117,7 +117,7 @@ def _mover_of_fields(type_: type) -> Move | None:
     if not moves:
         return None
 
-    def move_fields(value: Any, at: At) -> Any:
+    def move_fields(value: Any, at: PlaceMap) -> Any:
         changes = {name: move(getattr(value, name), at) for name, move in moves.items()}
         if is_struct:
             return msgspec.structs.replace(value, **changes)

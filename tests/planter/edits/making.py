@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import Idset
-from tests.support.recorded import Told, numbers, recording
+from tests.support.recorded import RecordingJson, numbers, recording
 
 SEED: Final = 20261122
 
@@ -99,7 +99,7 @@ class Edit(NamedTuple):
 
 
 @functools.cache
-def _read(number: str) -> Told:
+def _read(number: str) -> RecordingJson:
     return recording(number)
 
 
@@ -114,7 +114,7 @@ def units() -> list[Unit]:
     return found
 
 
-def in_recording(told: Told, unit: Unit) -> list[dict[str, Any]]:
+def in_recording(told: RecordingJson, unit: Unit) -> list[dict[str, Any]]:
     """The list that the unit is in."""
     found: list[dict[str, Any]] = (
         told["messages"] if unit.job < 0 else told["jobs"][unit.job]["eventlog"]
@@ -122,7 +122,7 @@ def in_recording(told: Told, unit: Unit) -> list[dict[str, Any]]:
     return found
 
 
-def subject_of(told: Told, unit: Unit) -> str:
+def subject_of(told: RecordingJson, unit: Unit) -> str:
     """`request T`, `response T`, `error T`, `event T` or `log NAME`; some with a type."""
     found = in_recording(told, unit)[unit.place]
     if unit.job >= 0:
@@ -184,7 +184,7 @@ def _edits_of(unit: Unit) -> Iterator[Edit]:
                 yield Edit(unit, operator, path)
 
 
-def _applies(told: Told, unit: Unit, found: dict[str, Any], operator: str) -> bool:
+def _applies(told: RecordingJson, unit: Unit, found: dict[str, Any], operator: str) -> bool:
     is_message = unit.job < 0
     match operator:
         case "early" | "late":
@@ -216,7 +216,7 @@ def _fields(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 # --- making them
 
 
-def made(edit: Edit) -> Told:
+def made(edit: Edit) -> RecordingJson:
     """The recording with the edit."""
     told = recording(edit.unit.number)
     place, found = edit.unit.place, in_recording(told, edit.unit)
@@ -236,7 +236,7 @@ def made(edit: Edit) -> Told:
     return told
 
 
-def _neighbor(told: Told, unit: Unit, kind: str) -> int | None:
+def _neighbor(told: RecordingJson, unit: Unit, kind: str) -> int | None:
     """The place of the message or event beside which the unit is moved.
 
     Of a message of RFC 27 or 32 about a job: the next one of that job in that direction. Of
@@ -279,7 +279,7 @@ def _ids(message: dict[str, Any]) -> set[Any]:
     return {payload["id"]} if "id" in payload else {each[0] for each in payload.get("jobs", ())}
 
 
-def _move(told: Told, edit: Edit) -> None:
+def _move(told: RecordingJson, edit: Edit) -> None:
     """Put it right before the neighbor, or right after it, at its time."""
     found, unit = in_recording(told, edit.unit), edit.unit
     to = _neighbor(told, unit, edit.operator)
@@ -290,7 +290,7 @@ def _move(told: Told, edit: Edit) -> None:
     found.insert(to, moved)
 
 
-def _change(told: Told, found: dict[str, Any], edit: Edit) -> None:
+def _change(told: RecordingJson, found: dict[str, Any], edit: Edit) -> None:
     owner = found["payload" if edit.unit.job < 0 else "context"]
     for key in edit.path[:-1]:
         owner = owner[key]
@@ -314,7 +314,9 @@ def _change_errnum(found: dict[str, Any]) -> None:
     found["errstr"] = "Invalid argument"
 
 
-def _changed(operator: str, told: Told, unit: Unit, path: Path, value: Any) -> tuple[Any] | None:
+def _changed(
+    operator: str, told: RecordingJson, unit: Unit, path: Path, value: Any
+) -> tuple[Any] | None:
     """The value that an operator makes of one; None if it cannot, or it would be the same."""
     made: Any = value
     is_number = type(value) in (int, float)
@@ -343,7 +345,7 @@ def _changed(operator: str, told: Told, unit: Unit, path: Path, value: Any) -> t
     return None if is_same else (made,)
 
 
-def _earlier(told: Told, unit: Unit, path: Path, value: Any) -> Any:
+def _earlier(told: RecordingJson, unit: Unit, path: Path, value: Any) -> Any:
     """The value of the same field in an earlier message or event of the kind; else `value`."""
     units_before = in_recording(told, unit)[: unit.place]
     subject = subject_of(told, unit)

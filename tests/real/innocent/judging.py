@@ -52,7 +52,7 @@ class Said(NamedTuple):
     kept: frozenset[str]
 
 
-class Told(NamedTuple):
+class JudgedStory(NamedTuple):
     """What was played, and what each judge says of it."""
 
     story: Story
@@ -79,7 +79,7 @@ def config_of(setting: Setting) -> str:
     return text + (HOUSEKEEPING if setting.has_housekeeping else "")
 
 
-def play(seed: int, count: int, number: int, story: Story, directory: Path) -> Told:
+def play(seed: int, count: int, number: int, story: Story, directory: Path) -> JudgedStory:
     """Play a story in an instance of its own; return what is said of it."""
     config = directory / "flux.toml"
     config.write_text(config_of(story.setting))
@@ -98,7 +98,7 @@ def play(seed: int, count: int, number: int, story: Story, directory: Path) -> T
         "the monitor": _said_of_json(directory / "monitor.json"),
         "the monitor's trace": _said_of_trace(directory / "monitor.trace"),
     }
-    return Told(story, told["played"], told["refused"], said)
+    return JudgedStory(story, told["played"], told["refused"], said)
 
 
 def _run(command: list[str], output: Path) -> tuple[int, str]:

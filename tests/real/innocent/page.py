@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.real.innocent.judging import Told, play
+from tests.real.innocent.judging import JudgedStory, play
 from tests.real.innocent.kinds import ACTS, STATES, Kind, all_kinds, draw_stories
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "how-we-know" / "innocent-stories.md"
@@ -31,7 +31,7 @@ due for ever, and no two may contradict each other. `tests/real/innocent` has th
 """
 
 
-def page(seed: int, told: Iterable[Told]) -> str:
+def page(seed: int, told: Iterable[JudgedStory]) -> str:
     """Return the page about the stories of a seed."""
     told = list(told)
     played = {str(kind) for each in told for kind in each.story.kinds}
@@ -52,7 +52,7 @@ def _table(played: set[str]) -> Iterator[str]:
         yield f"| {act} | {' | '.join(marks)} |"
 
 
-def _verdicts(told: list[Told]) -> Iterator[str]:
+def _verdicts(told: list[JudgedStory]) -> Iterator[str]:
     yield "| instance | observer | kept | known departures | accused | due | contradictions |"
     yield "|---|---|---|---|---|---|---|"
     for each in told:

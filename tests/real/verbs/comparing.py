@@ -22,7 +22,7 @@ _CHANCE = (
 )
 
 
-class Told(NamedTuple):
+class CommandResult(NamedTuple):
     """What one command has said: its exit code, and its texts without chance."""
 
     rc: Any
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     err: str
 
 
-def read(lines: Iterator[str]) -> list[tuple[str, Told]]:
+def read(lines: Iterator[str]) -> list[tuple[str, CommandResult]]:
     """Return the commands of a story that was played, and what each has said."""
 
     def settled(text: str) -> str:
@@ -41,16 +41,18 @@ def read(lines: Iterator[str]) -> list[tuple[str, Told]]:
 
     told = [json.loads(line) for line in lines]
     return [
-        (each["line"], Told(each["rc"], settled(each["out"]), settled(each["err"])))
+        (each["line"], CommandResult(each["rc"], settled(each["out"]), settled(each["err"])))
         for each in told
     ]
 
 
-def differences(core: list[tuple[str, Told]], ours: list[tuple[str, Told]]) -> dict[str, list[str]]:
+def differences(
+    core: list[tuple[str, CommandResult]], ours: list[tuple[str, CommandResult]]
+) -> dict[str, list[str]]:
     """Return what differs, by command with its number: of `rc`, `out` and `err`."""
     found = {}
     for place, ((line, expected), (_, got)) in enumerate(zip(core, ours, strict=True), 1):
-        keys = [key for key in Told._fields if getattr(expected, key) != getattr(got, key)]
+        keys = [key for key in CommandResult._fields if getattr(expected, key) != getattr(got, key)]
         if keys:
             found[f"{place} {line}"] = keys
     return found
