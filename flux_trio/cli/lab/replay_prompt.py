@@ -177,6 +177,8 @@ class Prompt(cmd.Cmd):
         except Unfit:
             self._refuse(f"expected {usage_of(line)}, got {line}")
         except (Refused, ValueError) as error:
+            if hasattr(error, "__notes__"):  # a property of the user has raised it
+                raise
             self._refuse(str(error))
         return False
 

@@ -23,14 +23,6 @@ from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
 
 
-class PropertyFailed(Exception):
-    """A property of a user has raised `error`; the text names the property."""
-
-    def __init__(self, text: str, error: BaseException) -> None:
-        super().__init__(text)
-        self.error = error
-
-
 @dataclass(frozen=True)
 class Property:
     """A property of worlds: `check` returns what is wrong in one sentence, or "" or None.
@@ -60,7 +52,8 @@ class Property:
     def __call__(self, seen: Any) -> str:
         found, error = attempt(self._find, seen)
         if error is not None:
-            raise PropertyFailed(f"The property {self.name} has raised this.", error) from error
+            error.add_note(f"The property {self.name} has raised this.")
+            raise error
         return str(found)
 
     def _find(self, seen: Any) -> str:

@@ -7,6 +7,7 @@ the same seeds gives the same report.
 from __future__ import annotations
 
 import importlib
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.pauses import state_of_the_policy_can_be_put_down
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
-from flux_trio.lab.properties.property import Property, PropertyFailed
+from flux_trio.lab.properties.property import Property
 from flux_trio.lab.stories.outcome import Outcome, property_of
 from flux_trio.lab.stories.running import run_plan
 from flux_trio.lab.world.disk import StoreKind
@@ -137,9 +138,11 @@ def property_errors(seed: int) -> Iterator[None]:
     """In this block, raise PropertyRaised for what a property of a user raises."""
     try:
         yield
-    except PropertyFailed as failed:
-        text = f"{traceback_of_user(failed.error)}\n{failed}"
-        raise PropertyRaised(f"seed {seed} was not judged\n{text}") from None
+    finally:
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and hasattr(error, "__notes__"):  # the property's name
+            text = traceback_of_user(error)
+            raise PropertyRaised(f"seed {seed} was not judged\n{text}") from None
 
 
 def _of_the_user(error: BaseException) -> BaseException:
