@@ -207,6 +207,14 @@ def test_a_sentinel_follows_what_is_there_already(listed: ListedJobs) -> None:
     assert (errnum, later["event"]) == (0, format_event(ending()[0]))
 
 
+def test_a_sentinel_comes_first_if_there_is_nothing_yet(listed: ListedJobs) -> None:
+    path = "guest.foobar"
+    assert listed.ask(WATCH, {"id": 2, "path": path, "flags": 3}, streaming=True) == [(0, None)]
+    listed.commit(["append", job_key(2, path), format_eventlog(ending()[:2])])
+    events = [{"event": format_event(each)} for each in ending()[:2]]
+    assert listed.take_sent() == [(0, each) for each in events]
+
+
 def test_eventlogs_of_a_job_that_runs_are_waited_for(listed: ListedJobs) -> None:
     """As flux-core waits for the guest namespace, though `flags` do not say so."""
     path = "guest.exec.eventlog"

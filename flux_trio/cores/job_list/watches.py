@@ -89,7 +89,7 @@ class _Watch(JobStream):
     copied: Matchtag = 0  # of the job-exec.copy under way, 0 without one
     lines: OutputLines = msgspec.field(default_factory=OutputLines)  # of output, for Flux's own
     owes_sentinel: bool = False  # an empty response follows what is there already
-    has_run: bool = False  # the job, once it is over: what it has not written never comes
+    has_run: bool = False  # the job has had resources; if it is over, no eventlog comes any more
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
 
     @property
@@ -178,9 +178,9 @@ class Watches(Part):
             self._read(watch)
         elif watch.flags is not None and watch.path == OUTPUT:
             self._have_output_stored(watch)
-        elif watch.waits_for_log:
+        elif watch.waits_for_log and not (watch.owes_sentinel and watch.has_run):
             self._follow(watch)
-        else:  # flux-core says at once that there is no such eventlog
+        else:  # flux-core says at once that there is no such eventlog, or nothing in it yet
             watch.is_checked = False
             self._read(watch)
 
@@ -271,7 +271,8 @@ class Watches(Part):
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
         is_checked, watch.is_checked = watch.is_checked, True
-        if not is_checked and not watch.is_last and (value is not None or watch.piece):
+        comes = value is not None or watch.piece or watch.waits_for_log
+        if not is_checked and not watch.is_last and comes:
             if value is None:
                 self._send_sentinel(watch)
             self._follow(watch)
