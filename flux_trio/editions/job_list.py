@@ -30,7 +30,8 @@ class List(msgspec.Struct, frozen=True):
     Listing Tools). An empty list is all queues.
 
     Flux's own programs send `attrs`, the keys that a row is to have, or "all". Such a list is about
-    the jobs of `constraint`, whatever their state and queue.
+    the jobs of `constraint`, whatever their state and queue. Older ones have no constraint, but
+    `states` and the other keys: `constrained` makes one of them.
     """
 
     max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000  # at most so many jobs; 0: all
@@ -39,11 +40,26 @@ class List(msgspec.Struct, frozen=True):
     since: Time = 0.0  # finished jobs that ended after that time (seconds since the Unix epoch)
     results: int = 0  # a mask of results of finished jobs; 0: any
     name: str = ""  # of the jobs
+    queue: str | None = None  # of the jobs; only of older programs, with attrs and states
     queues: list[str] | None = None  # our own: of the jobs
     # our own: how many responses may be sent before more is granted
     credit: CreditKey | None = None
     attrs: list[str] | None = None  # the keys of a row, or "all"
     constraint: dict[str, Any] | None = None  # which jobs (RFC 31), as a tree of operators
+
+    def constrained(self) -> List:
+        """Return the list that is meant, with all that older programs ask for in `constraint`."""
+        if self.attrs is None or self.constraint is not None or self.states is None:
+            return self
+        asked = {
+            "userid": None if self.userid == USERID_UNKNOWN else self.userid,
+            "name": self.name or None,
+            "queue": self.queue,
+            "states": self.states or None,
+            "results": self.results or None,
+        }
+        tree = {"and": [{key: [value]} for key, value in asked.items() if value is not None]}
+        return List(self.max_entries, since=self.since, attrs=self.attrs, constraint=tree)
 
 
 class ListId(msgspec.Struct, frozen=True):

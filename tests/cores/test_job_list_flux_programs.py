@@ -86,6 +86,27 @@ def test_a_constraint_says_which_jobs(
 
 
 @pytest.mark.parametrize(
+    ("asked_for", "expected"),
+    [
+        ({"states": 0, "results": 0}, [1, 2, 3]),
+        ({"states": 62, "results": 0}, [1, 2]),
+        ({"states": 64, "results": 0}, [3]),
+        ({"states": 0, "results": 1}, [3]),
+        ({"states": 64, "results": 2}, []),
+        ({"states": 0, "results": 0, "userid": 7}, [1]),
+        ({"states": 0, "results": 0, "name": "sleep"}, [1, 2, 3]),
+        ({"states": 0, "results": 0, "name": "other"}, []),
+        ({"states": 0, "results": 0, "queue": "batch"}, []),
+        ({"states": 0, "results": 0, "since": 1e12}, [1, 2]),
+    ],
+)
+def test_older_programs_say_it_in_keys(
+    listed: ListedJobs, asked_for: dict[str, Any], expected: list[int]
+) -> None:
+    assert ids(listed, **{"userid": 4294967295, **asked_for}) == expected
+
+
+@pytest.mark.parametrize(
     ("constraint", "text"),
     [
         ({"foo": [1]}, "unknown constraint operator: foo"),

@@ -383,7 +383,7 @@ class Listings(Part):
 
     def _wanted(self, request: Request) -> job_list.List:
         """Return what a list is about; with private-mode, a guest's is about its own jobs."""
-        wanted = job_list.LIST.read(request)
+        wanted = job_list.LIST.read(request).constrained()
         job_list.check_attrs(wanted.attrs or ())
         if not self._is_restricted(request):
             return wanted
