@@ -47,6 +47,14 @@ class Attach(msgspec.Struct, frozen=True):
     credit: CreditKey | None = None
 
 
+class Override(msgspec.Struct, frozen=True):
+    """flux-core's <service>.override request, about a simulated job that waits for it."""
+
+    event: Literal["start", "finish"]
+    jobid: JobId
+    status: int = 0  # the wait(2) status with which it ends
+
+
 class Expiration(msgspec.Struct, frozen=True):
     """flux-core's <service>.expiration request, in seconds since the Unix epoch; 0: no limit.
 
@@ -134,6 +142,7 @@ INPUT: Final = codec(Input)
 INPUT_TAKEN: Final = codec(InputTaken)
 COPY: Final = codec(Copy)
 ATTACH: Final = codec(Attach)
+OVERRIDE: Final = codec(Override)
 EXPIRATION: Final = codec(Expiration)
 PLACE: Final = codec(ExecPlace)
 SERVICE: Final = codec(Service)

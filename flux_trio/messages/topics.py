@@ -197,6 +197,7 @@ EXEC_INPUT: Final = "job-exec.input"
 EXEC_KILL: Final = "job-exec.kill"
 EXEC_COPY: Final = "job-exec.copy"
 # flux-core's job manager tells by it of a job's new expiration
+EXEC_OVERRIDE: Final = "job-exec.override"  # flux-core's
 EXEC_EXPIRATION: Final = "job-exec.expiration"
 # Answered when it is settled whether job-exec or another service runs jobs, or why nobody can
 EXEC_SETTLED: Final = "job-exec.settled"

@@ -195,6 +195,53 @@ def test_exceptions_that_are_not_fatal_or_not_of_the_job_manager_are_no_reason_t
     assert script(type(forged)(forged.topic, forged.payload)) == []
 
 
+def override(script: ExecScript, event: str, **more: Any) -> list[Any]:
+    return script(asked("job-exec.override", {"jobid": 7, "event": event, **more}))
+
+
+def errors(actions: list[Any]) -> list[tuple[int, str]]:
+    return [
+        (each.errnum, each.error_text)
+        for each in actions
+        if isinstance(each, Response) and each.topic == "job-exec.override"
+    ]
+
+
+def test_job_in_override_mode_starts_on_request_and_ends_by_itself() -> None:
+    script = ExecScript()
+    assert told(script.start(7, simulated("2.5s", override=1))) == []
+    actions = override(script, "start")
+    assert told(actions) == [("start",)]
+    assert timers(actions) == [START_AT + 2.5]
+    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
+def test_job_in_override_mode_without_a_time_ends_on_request() -> None:
+    script = ExecScript()
+    script.start(7, simulated("0s", override=1))
+    actions = override(script, "start")
+    assert (told(actions), timers(actions)) == ([("start",)], [])
+    assert told(override(script, "finish", status=256)) == [("finish", 256), RELEASE]
+
+
+def test_job_in_override_mode_that_is_canceled_never_starts() -> None:
+    script = ExecScript()
+    script.start(7, simulated("2.5s", override=1))
+    assert told(script(job_exception(7))) == [RELEASE]
+    assert errors(override(script, "start"))[0][0] == Errno.ENOENT
+
+
+def test_override_is_for_jobs_of_that_mode_and_for_what_comes_next() -> None:
+    script = ExecScript()
+    script.start(7, simulated("60s"))
+    assert errors(override(script, "finish")) == [(Errno.EINVAL, "the job is not in override mode")]
+    script = ExecScript()
+    script.start(7, simulated("60s", override=1))
+    assert errors(override(script, "finish")) == [(Errno.EINVAL, "the job cannot finish now")]
+    override(script, "start")
+    assert errors(override(script, "start")) == [(Errno.EINVAL, "the job cannot start now")]
+
+
 @pytest.mark.parametrize(
     ("mock", "text"),
     [("init", "mock initialization exception"), ("starting", "mock starting exception")],

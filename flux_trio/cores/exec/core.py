@@ -183,6 +183,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 f"{service}.{_method(topics.EXEC_EXPIRATION)}": self._expiration,
                 f"{service}.{_method(topics.EXEC_SETTLED)}": self._manager.wait_settled,
                 f"{service}.{_method(topics.EXEC_COPY)}": self._guests.copy,
+                f"{service}.{_method(topics.EXEC_OVERRIDE)}": self._override,
             },
             for_all={
                 f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
@@ -411,6 +412,12 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         payload = exec_requests.EXPIRATION.read(request)
         job = self._jobs.asked_about(request, payload.id)
         self._journal.expiration_changed(job.id, payload.expiration)
+        self._outbox.send(respond(request))
+
+    def _override(self, request: Request) -> None:
+        """Start or end a simulated job that waits for it, as flux-core's tests of jobs ask."""
+        asked = exec_requests.OVERRIDE.read(request)
+        self._runs.override(self._jobs.asked_about(request, asked.jobid), asked)
         self._outbox.send(respond(request))
 
     def _input(self, request: Request) -> None:

@@ -12,7 +12,7 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.targets import Targets
 from flux_trio.cores.exec.vocabulary import SIGTERM
 from flux_trio.cores.state import Part
-from flux_trio.editions import rfc21
+from flux_trio.editions import exec_requests, rfc21
 from flux_trio.messages import Event, Response
 
 NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
@@ -70,6 +70,10 @@ class Runs(Part):
         """End the job: its simulated end, or its time limit, has come."""
         self._kind(job).expire(job)
 
+    def override(self, job: Job, asked: exec_requests.Override) -> None:
+        """Start or end a simulated job on request. Raises FluxError(EINVAL)."""
+        self._simulated.override(job, asked)
+
     def signal(self, job: Job, signum: int) -> None:
         """Send a signal to a job that is RUNNING; any signal ends a simulated job."""
         if job.simulation is not None:
@@ -87,6 +91,8 @@ class Runs(Part):
         job.killed = True
         if job.phase is Phase.RUNNING:
             self._kind(job).stop(job, SIGTERM)
+        elif job.phase is Phase.PREPARING and not job.lookups and self._simulated.is_waiting(job):
+            self._starts.release(job)
         else:
             self._real.give_up(job)
 

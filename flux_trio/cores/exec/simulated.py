@@ -10,11 +10,13 @@ from __future__ import annotations
 from math import inf
 
 from flux_trio.cores.exec.calls import ExecOutbox, TimerKey, TimerKind
-from flux_trio.cores.exec.job import Job
+from flux_trio.cores.exec.job import Job, Phase
 from flux_trio.cores.exec.simulation import MOCK_TEXTS, Simulation
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.vocabulary import SIGALRM, SIGTERM
 from flux_trio.cores.state import Part
+from flux_trio.editions import exec_requests
+from flux_trio.messages import Errno, FluxError
 
 TIME_LIMIT_NOTE = "resource allocation expired"
 
@@ -36,15 +38,34 @@ class SimulatedJobs(Part):
             self._finish(job, SIGTERM)
         elif mock in ("init", "starting"):
             self._starts.fail(job, MOCK_TEXTS[mock])
+        elif not self.is_waiting(job):
+            self._start(job, mock)
+
+    def is_waiting(self, job: Job) -> bool:
+        """Return whether the job waits for `override`."""
+        return job.started_at is None and job.simulation is not None and job.simulation.override
+
+    def override(self, job: Job, asked: exec_requests.Override) -> None:
+        """Start or end a job whose jobspec leaves that to a request. Raises FluxError(EINVAL)."""
+        if job.simulation is None or not job.simulation.override:
+            raise FluxError(Errno.EINVAL, "the job is not in override mode")
+        is_ready = job.phase is Phase.PREPARING and not job.lookups
+        if asked.event == "start" and is_ready and self.is_waiting(job):
+            self._start(job, job.simulation.mock_exception)
+        elif asked.event == "finish" and job.phase is Phase.RUNNING:
+            self._finish(job, asked.status)
         else:
-            # `stepped` is counted from the start request on
-            job.started_at = job.started_at or self._outbox.now - job.stepped
-            self._starts.start(job)
-            if mock is not None:
-                self._starts.exception(job, MOCK_TEXTS[mock])
-                self._starts.finish(job, SIGTERM)
-            else:
-                self.arm(job)
+            raise FluxError(Errno.EINVAL, f"the job cannot {asked.event} now")
+
+    def _start(self, job: Job, mock: str | None) -> None:
+        # `stepped` is counted from the start request on
+        job.started_at = job.started_at or self._outbox.now - job.stepped
+        self._starts.start(job)
+        if mock is not None:
+            self._starts.exception(job, MOCK_TEXTS[mock])
+            self._starts.finish(job, SIGTERM)
+        else:
+            self.arm(job)
 
     def arm(self, job: Job) -> None:
         """Set the timer for the end of the job, or end it if that time is past."""
@@ -76,7 +97,8 @@ def _end(job: Job) -> tuple[float, bool]:
     """Return when the job ends, and whether that is its time limit."""
     simulation = _simulation(job)
     limit = job.ends_at or inf
-    end = (job.started_at or 0.0) + job.stepped + simulation.run_s
+    run_s = simulation.run_s or (inf if simulation.override else 0.0)
+    end = (job.started_at or 0.0) + job.stepped + run_s
     if limit < end and not simulation.until_limit:
         return limit, True
     return min(end, limit), False

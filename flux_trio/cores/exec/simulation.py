@@ -1,6 +1,6 @@
 """How a job is simulated: `attributes.system.exec.test` of a jobspec, as in flux-core's testexec.
 
-Left out: the keys `override` and `reattach_finish`, which only flux-core's own tests use.
+Left out: the key `reattach_finish`, which only flux-core's own tests use.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class _Test(msgspec.Struct):
     run_duration: str | float | None = None
     wait_status: int = 0
     mock_exception: str | None = None
+    override: int = 0
 
 
 class Simulation(msgspec.Struct, frozen=True):
@@ -37,6 +38,8 @@ class Simulation(msgspec.Struct, frozen=True):
     """The wait(2) status of its end."""
     mock_exception: str | None = None
     """A key of `MOCK_TEXTS`: the phase in which the job fails."""
+    override: bool = False
+    """The job starts when job-exec.override says so, and ends so if `run_s` is 0."""
 
 
 def simulation_of(jobspec: dict[str, Any], simulate: bool) -> Simulation | None:
@@ -60,9 +63,14 @@ def simulation_of(jobspec: dict[str, Any], simulate: bool) -> Simulation | None:
         raise FormatError.of_msgspec(error).at(_PLACE) from None
     except FormatError as error:
         raise error.at(_PLACE) from None
-    if run_s is None:
-        return Simulation(_limit(system), True, wanted.wait_status, wanted.mock_exception)
-    return Simulation(run_s, False, wanted.wait_status, wanted.mock_exception)
+    until_limit = run_s is None
+    return Simulation(
+        _limit(system) if run_s is None else run_s,
+        until_limit,
+        wanted.wait_status,
+        wanted.mock_exception,
+        bool(wanted.override),
+    )
 
 
 _PLACE = "attributes.system.exec.test"
