@@ -268,7 +268,7 @@ class Supervisor:
 
         def on_started() -> None:
             loaded.started = True
-            self._note(spec, "started")
+            self._note(spec, "started", **({"process": True} if handle.process else {}))
 
         started = _Started(task_status, on_started)
         error: Exception | None = None

@@ -196,16 +196,16 @@ def a_grant_of_what_is_down(told: RecordingJson) -> None:
 
 
 @planted("28.offline.3", DRAIN)
-def a_grant_long_after_its_node_went_down(told: RecordingJson) -> None:
-    """The node goes down after the request; seconds later another one is granted with it."""
+def a_grant_after_an_answer_shows_that_its_node_is_known_to_be_down(told: RecordingJson) -> None:
+    """The node goes down after the job's request, and before one that is answered first."""
     asked = messages(told, "sched.alloc", "request")[-1]
     at, t = told["messages"].index(asked) + 1, asked["t_rel"]
-    logs = [event for job in told["jobs"] for event in job["eventlog"]]
-    for later in [*told["messages"][at:], *[each for each in logs if each["t_rel"] > t]]:
-        later["t_rel"] += 3.0
     down = {"from": "resource", "to": "sched-simple", "type": "response"}
     down |= {"topic": "resource.acquire", "payload": {"down": "0-3"}, "t_rel": t}
-    told["messages"].insert(at, down)
+    status = {"from": "resource", "to": "sched-simple", "type": "request", "t_rel": t}
+    status |= {"topic": "sched.resource-status", "payload": {}}
+    answer = status | {"from": "sched-simple", "to": "resource", "type": "response"}
+    told["messages"][at:at] = [down, status, answer]
 
 
 @planted("28.shrink.3", DOWN)

@@ -102,11 +102,46 @@ def test_of_two_requests_that_look_alike_the_answer_may_be_that_of_the_first():
     assert not known.knew("y", 4)
 
 
+def test_of_requests_that_look_alike_no_answer_proves_more_than_one_to_the_first() -> None:
+    """The answer to the second may come after a third request."""
+    alike = ask(matchtag=0, id=7)
+    told = [msgspec.structs.replace(each, n=each.n + 8) for each in TOLD]
+    known = Knowledge(is_routed=True)
+    reply = answer(matchtag=0, id=7)
+    for record in hand_made(alike, alike, reply, told, alike, reply):
+        known.observe(record)
+    assert not known.knew("y", 10)
+    for record in hand_made(reply):
+        known.observe(record)
+    later = hand_made(*[[msgspec.structs.replace(each, n=each.n + 20) for each in ask()]], answer())
+    for record in later:
+        known.observe(record)
+    assert known.knew("y", 10)
+
+
+def test_another_turn_is_no_proof_of_a_module_that_has_a_process_of_its_own() -> None:
+    """What goes to the process may wait there."""
+    turns = (TOLD, made("y", "x", Event("said")), made("x", "y", Event("heard")))
+    for is_process in (True, False):
+        known = Knowledge()
+        data = {"module": "y", "what": "started"} | ({"process": True} if is_process else {})
+        known.observe(Record(0, 0.0, Kind.MODULE.value, "broker", data=data))
+        for record in hand_made(*turns):
+            known.observe(record)
+        assert known.knew("y", 2) is not is_process
+        again = Knowledge()
+        again.take_up(known.state())
+        assert again.knew("y", 2) is not is_process
+        for record in hand_made(TOLD, ask(), answer()):
+            known.observe(record)
+        assert known.knew("y", 2)
+
+
 def test_a_request_that_wants_no_answer_is_not_kept_and_of_others_a_bounded_number():
     known = Knowledge()
     for record in hand_made(ask(flags=NORESPONSE), *(ask(matchtag=n) for n in range(1, 2000))):
         known.observe(record)
-    _, _, asked = known.state()
+    _, _, asked, _ = known.state()
     assert len(asked) == ASKED_MAX
     assert asked[-1][0] == ("y", "x", 1999)
 
@@ -174,6 +209,17 @@ def test_the_first_allocation_after_a_drain_is_not_excused(judged: Judged):
 @BOTH
 def test_an_allocation_that_a_drain_crossed_is_excused(judged: Judged):
     assert OFFLINE not in judged(crossing(trace_of("drains")))
+
+
+def test_a_second_proves_nothing_of_what_a_router_has_forwarded() -> None:
+    """The process of the scheduler may have to wait for the processor."""
+    trace = crossing(trace_of("drains"))
+    at = commits_of_r(trace)[FIRST][0].n
+    late = tuple(
+        msgspec.structs.replace(each, t=each.t + (2.0 if each.n >= at else 0.0)) for each in trace
+    )
+    assert OFFLINE not in by_a_router(late)
+    assert OFFLINE in {each.clause for each in judge(late, ALL_RULES, cut=True).violations}
 
 
 @BOTH

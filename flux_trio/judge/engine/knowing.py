@@ -7,9 +7,9 @@ handled a message:
 - it begins another turn. A turn is receipts, then sends: of several messages that it received
   before it sent anything, it may have handled the first one only.
 
-The receipts of a router's trace say only when a message was forwarded. The message may have waited
-in the receiver's inbox while the receiver sent other messages. There only an answer proves
-anything.
+The receipts of a router's trace say only when a message was forwarded, and so do those of a module
+in a process of its own. The message may have waited in the receiver's inbox while the receiver sent
+other messages. There only an answer proves anything, not even that some time has passed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from flux_trio.judge.engine.selector import RECV, SEND, job_id
+from flux_trio.judge.engine.selector import MODULE, RECV, SEND, job_id
 from flux_trio.judge.engine.view import Key, Place
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
@@ -26,17 +26,18 @@ from flux_trio.trace import Record
 ASKED_MAX: Final = 1024
 """Unanswered requests that are kept. When there are more, the oldest are forgotten: an answer to an
 old request proves the least about what its sender knows."""
-
 _DISCONNECT: Final = f".{topics.DISCONNECT}"
 
 Known: TypeAlias = tuple[
     tuple[tuple[str, tuple[Place, bool, Place]], ...],
     tuple[tuple[str, Place], ...],
-    tuple[tuple[Key, Place], ...],
+    tuple[tuple[Key, tuple[Place, int]], ...],
+    tuple[str, ...],
 ]
 """The state of `Knowledge`. By party: the record at which its turn began, whether it has sent
 anything in it, the last answer that it got in it (0 for none), and the last request that it has
-answered. By RPC: the request that it has not answered."""
+answered. By RPC: the first of the requests that look alike and are not all answered, and how many
+are not. The modules with a process of their own."""
 
 
 def _is_disconnect(request: Request) -> bool:
@@ -58,7 +59,9 @@ class Knowledge:
         self._last_answer: dict[str, int] = {}
         """By party: where it got the last answer of its turn, if it got one."""
         self._answered: dict[str, int] = {}
-        self._asked: dict[Key, int] = {}
+        self._asked: dict[Key, tuple[int, int]] = {}
+        self._apart: set[str] = set()
+        """The modules that have a process of their own."""
 
     def observe(self, record: Record) -> None:
         """Note the next record of the trace."""
@@ -81,12 +84,19 @@ class Knowledge:
                     self._note_answer(record, message)
             elif type(message) is not Request or not _is_disconnect(message):
                 self._taking.discard(party)
+        elif kind == MODULE and record.data is not None:
+            is_apart = record.data.get("process") is True
+            (self._apart.add if is_apart else self._apart.discard)(record.data.get("module", ""))
+
+    def takes_at_once(self, party: str) -> bool:
+        """Whether the trace shows when `party` takes a message, and not when it was forwarded."""
+        return not self._is_routed and party not in self._apart
 
     def knew(self, party: str, n: int) -> bool:
         """Whether a proof shows that `party` has handled the message that it received at `n`."""
         if n <= self._answered.get(party, 0):
             return True
-        return not self._is_routed and n < self._began.get(party, 0)
+        return self.takes_at_once(party) and n < self._began.get(party, 0)
 
     def requests_of(self, party: str) -> Iterator[tuple[tuple[str, int], int]]:
         """Yield client, matchtag and record of each request that `party` has received and not
@@ -95,7 +105,7 @@ class Knowledge:
         A router's trace yields none.
         """
         asked: Any = () if self._is_routed else self._asked.items()
-        for (owner, client, matchtag), n in asked:
+        for (owner, client, matchtag), (n, _) in asked:
             if owner == party:
                 yield (client, matchtag), n
 
@@ -114,15 +124,15 @@ class Knowledge:
         began, answered = sorted(self._began.items()), sorted(self._answered.items())
         taking, answer = self._taking, self._last_answer
         turns = tuple((party, (n, party not in taking, answer.get(party, 0))) for party, n in began)
-        return (turns, tuple(answered), tuple(self._asked.items()))
+        return (turns, tuple(answered), tuple(self._asked.items()), tuple(sorted(self._apart)))
 
     def take_up(self, state: Known) -> None:
         """Replace the state by one that `state` has returned."""
-        turns, answered, asked = state
+        turns, answered, asked, apart = state
         self._began = {party: n for party, (n, _, _) in turns}
         self._taking = {party for party, (_, has_sent, _) in turns if not has_sent}
         self._last_answer = {party: n for party, (_, _, n) in turns if n}
-        self._answered, self._asked = dict(answered), dict(asked)
+        self._answered, self._asked, self._apart = dict(answered), dict(asked), set(apart)
 
     # --- implementation
 
@@ -135,13 +145,18 @@ class Knowledge:
 
     def _note_request(self, record: Record, request: Request) -> None:
         key = self._key(record, request)
-        if key is None or key in self._asked:  # the answer may be that of the earlier one
+        if key is None:
             return
-        if len(self._asked) >= ASKED_MAX:
+        n, count = self._asked.get(key, (record.n, 0))
+        if len(self._asked) >= ASKED_MAX and not count:
             del self._asked[next(iter(self._asked))]
-        self._asked[key] = record.n
+        self._asked[key] = (n, count + 1)
 
     def _note_answer(self, record: Record, response: Response) -> None:
-        n = self._asked.pop(self._key(record, response), None)
-        if n is not None and n > self._answered.get(record.party, 0):
+        """Of requests that look alike, an answer proves no more than one to the first would."""
+        key = self._key(record, response)
+        n, count = self._asked.pop(key, (0, 0))
+        if count > 1:
+            self._asked[key] = (n, count - 1)
+        if n > self._answered.get(record.party, 0):
             self._answered[record.party] = n

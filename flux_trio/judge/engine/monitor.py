@@ -307,6 +307,9 @@ class Monitor:
     def knew(self, party: str, n: int) -> bool:
         return self._known.knew(party, n) or (self._is_simulated and self.is_old(n))
 
+    def takes_at_once(self, party: str) -> bool:
+        return self._known.takes_at_once(party)
+
     def requests_of(self, party: str) -> Iterable[tuple[tuple[str, int], int]]:
         return self._known.requests_of(party)
 

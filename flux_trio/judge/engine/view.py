@@ -96,6 +96,9 @@ class Seen(Protocol):
         What it sends now may have crossed with that message otherwise. `knowing` has the proofs.
         """
 
+    def takes_at_once(self, party: str) -> bool:
+        """Whether a receipt says when `party` took a message, and not when it was forwarded."""
+
     def requests_of(self, party: str) -> Iterable[tuple[tuple[str, int], int]]:
         """Yield the requests that `party` has received and not answered: client, matchtag and
         record.

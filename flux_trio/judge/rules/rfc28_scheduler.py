@@ -31,7 +31,14 @@ from flux_trio.judge.views.acquiring import NONE
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, carried, targets_of
-from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, as_received, knew_change
+from flux_trio.judge.views.resources import (
+    AS_RECEIVED,
+    HELD,
+    Acquired,
+    as_received,
+    knew_change,
+    surely_took_change,
+)
 from flux_trio.judge.views.scheduling import DENIES, DENY, LINK, SUCCESS, SUCCESSES, link_of
 from flux_trio.judge.views.serving import SERVING, denied_though_served
 from flux_trio.judge.views.traits import WITH_R
@@ -83,10 +90,10 @@ def _granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
     """Return those R in a commit that the scheduler has granted after it must have handled the
     message that it received at record `n`.
 
-    These are all R if there is a proof that it has handled the message by now, or if the message
-    came a second ago; else those of jobs whose alloc requests it received after the message.
+    These are all R if there is a proof that it has handled the message by now, or if it took the
+    message a second ago; else those of jobs whose alloc requests it received after the message.
     """
-    if knew_change(seen, record.party, n) or seen.is_old(n):
+    if surely_took_change(seen, record.party, n):
         return allocated(record)
     return [r for r in allocated(record) if sched_job(seen, r.jobid).alloc > n]
 

@@ -344,6 +344,11 @@ def knew_change(seen: Seen, peer: str, n: int) -> bool:
     return seen.facts.acquirer in ("", peer) and seen.knew(peer, n)
 
 
+def surely_took_change(seen: Seen, peer: str, n: int) -> bool:
+    """The same, or whether it took the response a second ago."""
+    return (seen.is_old(n) and seen.takes_at_once(peer)) or knew_change(seen, peer, n)
+
+
 class Held(Live, frozen=True, gc=False):
     """The resources that a job holds, as the scheduler sees it."""
 

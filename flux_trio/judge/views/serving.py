@@ -11,7 +11,7 @@ from flux_trio.judge.engine.selector import job_id, payload
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.resource_sets import HOSTS, hosts_by_target
-from flux_trio.judge.views.resources import AS_RECEIVED, Acquired, as_received, knew_change
+from flux_trio.judge.views.resources import AS_RECEIVED, Acquired, as_received, surely_took_change
 from flux_trio.trace import Record
 
 SERVING: Final = (SCHED_JOBS, AS_RECEIVED, HOSTS)
@@ -46,7 +46,6 @@ def denied_though_served(record: Record, seen: Seen) -> bool | None:
         return None
     if _UNSUPPORTED.search(str(payload(record).get("note"))):
         return None
-    is_known = knew_change(seen, record.party, had.changed) or seen.is_old(had.changed)
-    if known.alloc < had.changed and not is_known:
+    if known.alloc < had.changed and not surely_took_change(seen, record.party, had.changed):
         return None
     return serves(had, known.needs, seen)
