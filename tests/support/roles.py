@@ -166,7 +166,9 @@ ASKED: Final[dict[str, dict[str, RequestPayload]]] = {
     topics.EXEC_INPUT: of_job(data="eA==", eof=True),
     topics.EXEC_KILL: of_job(signum=15),
     topics.EXEC_EXPIRATION: of_job(expiration=0.0),
-    topics.EXEC_OVERRIDE: {"": Asked(lambda running, *_: {"jobid": running, "event": "start"})},
+    topics.EXEC_OVERRIDE: {
+        "": RequestPayload(lambda running, *_: {"jobid": running, "event": "start"})
+    },
     topics.stats_of(topics.JOB_EXEC): plain(),
     topics.stats_clear_of(topics.JOB_EXEC): plain(),
     # resources
