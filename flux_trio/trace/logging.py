@@ -37,9 +37,6 @@ ROUNDED_S: Final = 0.001
 _ANNOTATIONS: Final = "annotations"
 """What flux-core tells the followers of the journal beside events: no eventlog has it."""
 _EVENTLOG: Final = "eventlog"
-_SUBMIT: Final = "submit"
-"""The event whose time is another's: that of the submission."""
-
 _NEEDED: Final = {
     topics.SCHED_ALLOC: frozenset({"priority"}),
     topics.SCHED_PRIORITIZE: frozenset({"priority"}),
@@ -166,16 +163,29 @@ def _place_of(event: Logged, held: Sequence[Passed]) -> int:
 
 def _is_received(each: Routed, jobid: int) -> bool:
     """Whether the job manager receives a message about the job."""
-    if topics.JOB_MANAGER not in each.receivers:
-        return False
-    names_jobs = not _payload(each).keys().isdisjoint(("id", "jobs"))
-    return names_jobs and is_about(each.message, jobid)
+    return topics.JOB_MANAGER in each.receivers and _names(each, jobid)
+
+
+def _names(each: Routed, jobid: int) -> bool:
+    """Whether a message has the id of the job."""
+    has_ids = not _payload(each).keys().isdisjoint(("id", "jobs"))
+    return has_ids and is_about(each.message, jobid)
 
 
 def _is_cause(each: Routed, event: Logged) -> bool:
-    """Whether the event may be due to a message about its job that the job manager receives."""
-    if event.name == _SUBMIT:
-        return getattr(each.message, "topic", "") == topics.JOB_SUBMIT
+    """Whether the event may be due to a message about its job that the job manager receives.
+
+    No message is followed by a priority at once: another event of the job is between them.
+    """
+    topic = getattr(each.message, "topic", "")
+    match event.name:
+        case "submit":
+            return topic == topics.JOB_SUBMIT
+        case "urgency":
+            is_same = _payload(each).get("urgency") == event.context.get("urgency")
+            return topic == topics.JOB_URGENCY and is_same
+        case "priority":
+            return False
     return each.t - event.timestamp <= ROUNDED_S
 
 
@@ -190,7 +200,7 @@ def _is_caused(each: Routed, event: Logged) -> bool:
     if topic in topics.COMMITS:
         key = (event.jobid, event.timestamp, event.name)
         return any(stored.key == key for stored in events_stored(each))
-    if topic == topics.SCHED_EXPIRATION or _payload(each).get("id") != event.jobid:
+    if topic == topics.SCHED_EXPIRATION or not _names(each, event.jobid):
         return False
     is_start = topic.endswith(f".{topics.START_METHOD}")
     needed = _FOR_START if is_start else _NEEDED.get(topic, frozenset())

@@ -30,7 +30,9 @@ _ANSWERED_IN_ORDER: Final = {
     *(*topics.COMMITS, topics.KVS_LOOKUP, topics.JOB_SUBMIT, topics.SCHED_EXPIRATION)
 }
 """Requests whose answers come in their order, so that each answer has its request."""
-_ANSWERED_ALONE: Final = {topics.INGEST_SUBMIT, topics.JOB_UPDATE, topics.JOB_RAISE}
+_ANSWERED_ALONE: Final = {
+    *(topics.INGEST_SUBMIT, topics.JOB_UPDATE, topics.JOB_RAISE, topics.JOB_URGENCY)
+}
 """Requests of which one may be answered before an earlier one: an answer has its request if no
 other one of its client is open."""
 _NUMBERED: Final = _ANSWERED_IN_ORDER | _ANSWERED_ALONE
@@ -175,8 +177,15 @@ def is_about(message: Message, jobid: int) -> bool:
     if not isinstance(payload, dict):
         return True
     if isinstance(payload.get("jobs"), list):
-        return any(isinstance(job, dict) and job.get("id") == jobid for job in payload["jobs"])
+        return any(_id_of(job) == jobid for job in payload["jobs"])
     return bool(payload.get("id", jobid) == jobid)
+
+
+def _id_of(job: Any) -> Any:
+    """Return the id of a job in a list: an object, or a pair as in sched.prioritize."""
+    if isinstance(job, dict):
+        return job.get("id")
+    return job[0] if isinstance(job, list) and job else None
 
 
 def name_disconnected_peers(passed: Sequence[Routed]) -> list[Routed]:

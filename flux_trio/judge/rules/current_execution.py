@@ -39,6 +39,15 @@ require_key(
 )
 
 
+@RULES.judge("32.start.18", ANSWERED)
+def start_and_reattached_say_nothing_more(record: Record, _seen: Seen) -> Finding:
+    kind, data = payload(record).get("type"), payload(record).get("data")
+    if kind not in (STARTED, REATTACHED) or not isinstance(data, dict) or errnum(record):
+        return None
+    text = f"{kind} response of job {job_id(record)}: data: expected an empty object"
+    return Broken(f"{text}, got {data!r:.80}") if data else True
+
+
 @RULES.judge("32.impl.4", SENT, views=(LINK, STARTS))
 def one_at_a_time_for_each_service(record: Record, seen: Seen) -> Finding:
     """Another service may take over while a start is open: then what was asked before is void."""
@@ -49,11 +58,13 @@ def one_at_a_time_for_each_service(record: Record, seen: Seen) -> Finding:
     return Broken(f"job {job_id(record)}: {text}", (start.sent,))
 
 
-@RULES.judge("32.start.10", ANSWERED, views=(LINK, STARTS))
+@RULES.judge("32.start.10", ANSWERED, views=(LINK, STARTS, LIFE))
 def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Finding:
     start, content = start_of(seen, record), payload(record)
-    if start is None or errnum(record) or content.get("type") not in (STARTED, REATTACHED):
+    if start is None or errnum(record):
         return None
+    if content.get("type") not in (STARTED, REATTACHED):
+        return _without_reattached(start, record, seen)
     expected = REATTACHED if start.reattach else STARTED
     if content["type"] != expected:
         asked = f"start with reattach {str(start.reattach).lower()}"
@@ -64,6 +75,20 @@ def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Findin
         text = f"job {job_id(record)}: expected no reattached after {before[0]}"
         return Broken(text, (start.place(before[0]),))
     return True
+
+
+def _without_reattached(start: Start, record: Record, seen: Seen) -> Finding:
+    """Judge the end of a job that was to be reattached: only a fatal exception replaces the
+    answer.
+    """
+    life: Life | None = seen.at(LIFE, job_id(record))
+    is_fatal = start.place("fatal") or life is None or life.fatal
+    if payload(record).get("type") != "finish" or not start.reattach or is_fatal:
+        return None
+    if any(start.place(each) for each in (STARTED, REATTACHED)):
+        return None
+    text = f"job {job_id(record)}: start with reattach true: expected reattached before finish"
+    return Broken(text, (start.sent,))
 
 
 def _without_exception(record: Record, seen: Seen) -> Iterator[tuple[int, int, int, Place]]:

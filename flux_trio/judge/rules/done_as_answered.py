@@ -1,13 +1,13 @@
 """What a service has answered is what the eventlogs have: an invariant, which no clause states.
 
 A submitter is told the id of the job that was made of his request, and nobody else's; an exception
-whose request was answered with success is logged.
+or an urgency whose request was answered with success is logged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
@@ -18,9 +18,9 @@ from flux_trio.judge.engine.selector import (
     errnum,
     job_id,
     logged,
+    name_of,
     noted,
     payload,
-    received,
     rpc,
     sent,
     topic_of,
@@ -29,76 +29,21 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Key, Place, Seen, View, view
 from flux_trio.judge.views.calls import ENDS
 from flux_trio.judge.views.eventlogs import LOG
-from flux_trio.judge.views.jobs import LIFE, submitted
-from flux_trio.messages import Request, topics
+from flux_trio.judge.views.jobs import LIFE, context_of, submitted
+from flux_trio.judge.views.user_requests import (
+    ASKED,
+    INGEST_DISCONNECT,
+    LEFT,
+    RAISE,
+    SUBMIT,
+    URGENCY,
+    OpenRequest,
+    is_void,
+)
+from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
-
-SUBMIT, RAISE = topics.INGEST_SUBMIT, topics.JOB_RAISE
-INGEST_DISCONNECT: Final = topics.disconnect_of(topics.JOB_INGEST)
-
-
-LEFT: Final = view(
-    "left",
-    sent("request", INGEST_DISCONNECT),
-    parts=lambda record, _seen: [(getattr(record.message, "sender", ""), None)],
-    fold=lambda _had, _part, record, _seen: record.n,
-    state=Place,
-)
-"""By peer, the last time that it has left job-ingest: nobody gets the answers to its requests."""
-
-
-def _is_void(asked: OpenRequest, seen: Seen) -> bool:
-    """Whether an open submission is of a peer that has left."""
-    return asked.jobid is None and asked.n < (seen.at(LEFT, asked.sender) or 0)
-
-
-class OpenRequest(NamedTuple):
-    """A request that was not answered; `jobid` is that of an exception."""
-
-    n: Place
-    jobid: int | None
-    is_done: bool = False
-    sender: str = ""
-
-
-def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
-    if record.kind == EVENT:
-        jobid = job_id(record)
-        return [(key, None) for key, each in seen.all(ASKED).items() if each.jobid == jobid]
-    found = rpc(record)
-    if found is None:
-        return []
-    asked = seen.at(ASKED, found)
-    if topic_of(record) != SUBMIT or asked is None or isinstance(record.message, Request):
-        return [(found, None)]
-    # job-ingest takes submissions in order: those before it that nobody waits for are over
-    over = [key for key, each in seen.all(ASKED).items() if _is_void(each, seen)]
-    return [(found, None), *((key, None) for key in over if seen.all(ASKED)[key].n < asked.n)]
-
-
-def _fold_asked(
-    had: OpenRequest | None, _part: None, record: Record, _seen: Seen
-) -> OpenRequest | None:
-    if record.kind == EVENT:
-        return None if had is None else had._replace(is_done=True)
-    if not isinstance(record.message, Request):
-        return None
-    jobid = job_id(record) if topic_of(record) == RAISE else None
-    return OpenRequest(record.n, jobid, sender=record.message.sender)
-
-
-ASKED: Final = view(
-    "asked for",
-    received("request", SUBMIT, RAISE),
-    sent("response", SUBMIT, RAISE),
-    while_live(OWN, logged("exception")),
-    parts=_asked,
-    fold=_fold_asked,
-    reads=(LEFT,),
-)
-"""The open requests (`OpenRequest`), by RPC."""
 
 
 class Submission(NamedTuple):
@@ -126,7 +71,7 @@ def _submissions(record: Record, seen: Seen) -> Iterable[tuple[int, bool | None]
     if sender != topics.JOB_INGEST:
         return []
     if topic_of(record) == topics.JOB_SUBMIT:
-        is_owed = not any(_is_void(each, seen) for each in seen.all(ASKED).values())
+        is_owed = not any(is_void(each, seen) for each in seen.all(ASKED).values())
         return [(job["id"], False) for job in submitted(record)] if is_owed else []
     is_end = record.kind != MODULE or payload(record).get("what") in ENDS
     return [(jobid, None) for jobid in seen.all(UNTOLD)] if is_end else []
@@ -158,6 +103,16 @@ UNTOLD: Final[View] = view(
 """By job id: the `Submission`. What job-ingest had to answer is void when it leaves."""
 
 
+URGENCIES: Final = view(
+    "urgencies",
+    logged("submit", "urgency", "clean"),
+    key=job_id,
+    fold=lambda _had, _part, record, _seen: context_of(record).get("urgency"),
+    state=Any,
+)
+"""The urgency of each active job by its eventlog, by job id."""
+
+
 def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
     if record.kind == EVENT:
         name = str(payload(record).get("name"))
@@ -168,6 +123,10 @@ def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
         return []
     if topic_of(record) == RAISE:
         return [] if asked.is_done else [(("exception", asked.jobid), True)]
+    if topic_of(record) == URGENCY:
+        had = seen.at(URGENCIES, asked.jobid)
+        is_same = had in (None, asked.urgency)
+        return [] if asked.is_done or is_same else [(("urgency", asked.jobid), True)]
     jobid = job_id(record)
     is_there = any(seen.at(each, jobid) is not None for each in (LIFE, LOG, UNTOLD))
     return [] if is_there else [(("submit", jobid), True)]
@@ -175,19 +134,20 @@ def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
 
 PROMISED: Final = view(
     "promised",
-    sent("response", SUBMIT, RAISE),
-    while_live(OWN, logged("submit", "validate", "exception")),
+    sent("response", SUBMIT, RAISE, URGENCY),
+    while_live(OWN, logged("submit", "validate", "exception", "urgency")),
     parts=_promised,
     fold=lambda _n, is_new, record, _seen: record.n if is_new else None,
     state=Place,
-    reads=(ASKED, LIFE, LOG, UNTOLD),
+    reads=(ASKED, LIFE, LOG, UNTOLD, URGENCIES),
 )
 """By event name and job id: the record of an answer that says that it is logged, until it is."""
 
 
 def _owed(seen: Seen) -> Iterable[Broken]:
     for (name, jobid), n in seen.all(PROMISED).items():
-        topic, party = (SUBMIT, topics.JOB_INGEST) if name == "submit" else (RAISE, "")
+        topic = {"submit": SUBMIT, "exception": RAISE}.get(name, URGENCY)
+        party = topics.JOB_INGEST if name == "submit" else ""
         text = f"job {jobid}: {topic} was answered with success, and no {name} event is logged"
         yield Broken(text, (n,), party=party or seen.facts.manager, job=jobid)
     for jobid, each in seen.all(UNTOLD).items():
@@ -199,12 +159,12 @@ def _owed(seen: Seen) -> Iterable[Broken]:
 @RULES.judge(
     "invariant.done-as-answered",
     sent("response", SUBMIT),
-    logged("exception"),
+    logged("exception", "urgency"),
     views=[ASKED, PROMISED, UNTOLD],
     debts=_owed,
 )
 def what_is_answered_is_done(record: Record, seen: Seen) -> Finding:
     """What a service has answered is what the eventlogs have."""
     if record.kind == EVENT:
-        return ("exception", job_id(record)) in seen.all(PROMISED)
+        return (name_of(record), job_id(record)) in seen.all(PROMISED)
     return not errnum(record) and job_id(record) in seen.all(UNTOLD)

@@ -20,7 +20,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.durable import DURABLE, is_durable
-from flux_trio.judge.views.eventlogs import LOGGING, Logging
+from flux_trio.judge.views.eventlogs import LOG, LOGGING, Logging, broken_event, log_of
 from flux_trio.judge.views.granting import FREED_JUST_NOW, SCHED_JOBS, SchedJob, sched_job
 from flux_trio.judge.views.holding import (
     CLAIMS,
@@ -107,6 +107,19 @@ def an_allocation_is_freed_once(
         return life is not None
     what = topic_of(record) or "free event"
     return Broken(f"job {jobid}: {what}, and it holds no resources", party=record.party)
+
+
+@RULES.by(LOGGING, "invariant.prolog-ends-first", logged("free", "clean"), views=[LOG])
+def a_prolog_ends_before_its_job(logging: Logging, record: Record, seen: Seen) -> Finding:
+    """The resources of a job are not freed, and the job does not end, while its prolog runs."""
+    log = log_of(record, seen)
+    if log is None or not logging.state:
+        return None
+    if not log.prologs:
+        return True
+    (description, n), *_ = log.prologs
+    text = f"expected after the prolog-finish event of {description!r}"
+    return broken_event(record, text, n)
 
 
 @RULES.by(REQUESTING, "invariant.one-in-flight", sent("request", ALLOC, FREE), views=[ASKED])

@@ -12,14 +12,12 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import EVENT, job_id, logged, payload, sent
 from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.acquiring import Change, change_of
+from flux_trio.judge.views.expiring import ROUNDING_S
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, resources_in
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
-
-ROUNDING_S: Final = 1.0
-"""Seconds by which an end may be later than the duration says: it may be given in whole seconds."""
 
 
 class Wanted(Live, frozen=True, gc=False):

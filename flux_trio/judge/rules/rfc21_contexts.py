@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import (
     BOOLEAN,
     IDSET,
     INTEGER,
+    NUMBER,
     OBJECT,
     PRIORITY,
     STRING,
@@ -22,7 +23,11 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import job_id, logged, name_of, payload
 from flux_trio.judge.engine.view import Seen
 from flux_trio.judge.views.expected_events import EVENTS, EXPECTED, Expected, is_told
+from flux_trio.judge.views.expiring import ROUNDING_S, TIME_LIMITS, TimeLimit
 from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.user_requests import ASKED, asked_for
+from flux_trio.messages import topics
+from flux_trio.messages.types import USERID_UNKNOWN
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -60,7 +65,6 @@ _require("21.events.4", "submit", urgency=URGENCY)
 _require("21.events.5", "submit", userid=USERID)
 _require("21.events.6", "submit", flags=INTEGER)
 _require("21.events.7", "submit", version=one_of(1))
-_require("21.events.11", "resource-update", expiration=INTEGER)
 _require("21.events.14", "set-flags", flags=list_of(STRING))
 _require("21.events.15", "dependency-add", description=STRING)
 _require("21.events.18", "priority", priority=PRIORITY)
@@ -72,8 +76,43 @@ _require("21.exceptions.1", "exception", severity=SEVERITY)
 _require("21.events.33", "exception", severity=SEVERITY)
 _require("21.events.34", "exception", note=STRING)
 _require("21.events.35", "exception", required=False, userid=USERID)
-_require("21.events.20", "urgency", urgency=URGENCY, userid=USERID)
 _require("21.events.29", "release", ranks=RANKS, final=BOOLEAN)
+
+
+@RULES.judge("21.events.20", logged("urgency"), views=[ASKED])
+def the_urgency_is_the_requesters(record: Record, seen: Seen) -> Finding:
+    """What somebody waits for is what was asked for; nobody may have asked for the event."""
+    context = context_of(record)
+    what = f"urgency event of job {job_id(record)}"
+    for key, shape in (("urgency", URGENCY), ("userid", USERID)):
+        if wrong := key_problem(context, key, shape):
+            return Broken(f"{what}: context: {wrong}")
+    requests = [each for _, each in asked_for(seen, topics.JOB_URGENCY, job_id(record))]
+    logged_ = (context["urgency"], context["userid"])
+    asked = [
+        (each.urgency, logged_[1] if each.userid == USERID_UNKNOWN else each.userid)
+        for each in requests
+        if not each.is_done
+    ]
+    if not asked or logged_ in asked:
+        return True
+    text = "expected urgency {} of userid {}, as in the request, got {} of {}"
+    return Broken(f"{what}: " + text.format(*asked[0], *logged_), (requests[0].n,))
+
+
+@RULES.judge("21.events.11", logged("resource-update"), views=[TIME_LIMITS])
+def a_new_expiration_is_within_the_duration(record: Record, seen: Seen) -> Finding:
+    """A job whose jobspec has a duration does not get its resources for longer."""
+    what = f"resource-update event of job {job_id(record)}: context"
+    limit: TimeLimit = seen.at(TIME_LIMITS, job_id(record)) or TimeLimit()
+    expiration: Any = context_of(record).get("expiration")
+    end = limit.starttime + limit.duration
+    is_late = NUMBER.fits(expiration) and expiration > end + ROUNDING_S
+    if limit.starttime and limit.duration and is_late:
+        text = f"expected no more than starttime + {limit.duration:g} s = {end}, got {expiration}"
+        return Broken(f"{what}: expiration: {text}")
+    wrong = key_problem(context_of(record), "expiration", INTEGER)
+    return Broken(f"{what}: {wrong}") if wrong else True
 
 
 def _require_empty(clause: str, event: str) -> None:
@@ -89,7 +128,6 @@ def _require_empty(clause: str, event: str) -> None:
 
 _require_empty("21.events.12", "validate")
 _require_empty("21.events.17", "depend")
-_require_empty("21.events.19", "flux-restart")
 _require_empty("21.events.27", "free")
 _require_empty("21.events.28", "start")
 

@@ -276,8 +276,13 @@ def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Finding:
 def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Finding:
     if record.kind == EVENT and name_of(record) != "free":
         found = context_of(record).get("description")
-        is_text = isinstance(found, str)
-        return is_text or broken_event(record, f"description: expected a string, got {found!r}")
+        if not isinstance(found, str):
+            return broken_event(record, f"description: expected a string, got {found!r}")
+        log = log_of(record, seen)
+        if log is None or not log.started or log.finished or log.fatal:
+            return True
+        text = "expected in CLEANUP, after the finish event or a fatal exception"
+        return broken_event(record, text, log.started)
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is not None and not life.held and record.kind != EVENT:
         # The job never used it: it is freed at once (readings: A SUCCESS that crosses a cancel).

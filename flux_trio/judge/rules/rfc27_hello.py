@@ -6,14 +6,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from flux_trio.judge.checks.shapes import (
-    JOB_ID,
-    NUMBER,
-    PRIORITY,
-    between,
-    require_key,
-    require_object,
-)
+from flux_trio.judge.checks.owners import require_owner
+from flux_trio.judge.checks.shapes import JOB_ID, NUMBER, PRIORITY, require_key, require_object
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     errnum,
@@ -165,7 +159,7 @@ def no_other_job_is_told(record: Record, seen: Seen) -> Finding:
 require_object(RULES, "27.hello.6", ANSWERED)
 require_key(RULES, "27.hello.7", ANSWERED, key="id", shape=JOB_ID)
 require_key(RULES, "27.hello.8", ANSWERED, key="priority", shape=PRIORITY)
-require_key(RULES, "27.hello.9", ANSWERED, key="userid", shape=between(0, 2**32 - 1))
+require_owner(RULES, "27.hello.9", ANSWERED)
 require_key(RULES, "27.hello.10", ANSWERED, key="t_submit", shape=NUMBER)
 
 

@@ -12,7 +12,7 @@ from flux_trio.judge.checks.shapes import (
     ARRAY,
     JOB_ID,
     PRIORITY,
-    Shape,
+    arrays,
     part,
     require_key,
     require_silence,
@@ -20,10 +20,12 @@ from flux_trio.judge.checks.shapes import (
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import RECV, errnum, job_id, payload, received, sent
 from flux_trio.judge.engine.view import Seen
-from flux_trio.judge.views.durable import DURABLE, is_overdue
+from flux_trio.judge.views.durable import DURABLE, is_durable, is_overdue
+from flux_trio.judge.views.eventlogs import LOG
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold, priority_untold
-from flux_trio.judge.views.scheduling import FINAL, asked_of, is_pending
+from flux_trio.judge.views.scheduling import ASKED, FINAL, asked_of, is_pending
 from flux_trio.judge.views.suspending import may_be_suspended
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
@@ -80,23 +82,38 @@ def each_is_a_pair(record: Record, _seen: Seen) -> Finding:
     return bool(_jobs(record))
 
 
-def _element(clause: str, place: int, shape: Shape) -> None:
-    def judge(record: Record, _seen: Seen) -> Finding:
-        for each in _jobs(record):
-            if (
-                isinstance(each, (list, tuple))
-                and len(each) > place
-                and not shape.fits(each[place])
-            ):
-                text = f"sched.prioritize: jobs: element {place}: expected {shape.words}"
-                return Broken(f"{text}, got {each[place]!r:.80}")
-        return bool(_jobs(record))
-
-    RULES.judge(clause, SENT)(judge)
+def _pairs(record: Record) -> Iterable[tuple[Any, Any]]:
+    return [(each[0], each[1]) for each in arrays(_jobs(record), 2)]
 
 
-_element("27.prioritize.4", 0, JOB_ID)
-_element("27.prioritize.5", 1, PRIORITY)
+@RULES.judge("27.prioritize.4", SENT, views=[LIFE, LOG, ASKED])
+def the_first_is_a_job(record: Record, seen: Seen) -> Finding:
+    """A job that is over may be named, when the message crosses with the scheduler's answer."""
+    for jobid, _ in _pairs(record):
+        if not JOB_ID.fits(jobid):
+            text = f"sched.prioritize: jobs: element 0: expected {JOB_ID.words}"
+            return Broken(f"{text}, got {jobid!r:.80}")
+        is_known = any(seen.at(each, jobid) is not None for each in (LIFE, LOG, ASKED))
+        is_managers = record.party == seen.facts.manager
+        if not is_known and is_managers and seen.facts.has_begun("scheduler"):
+            text = f"sched.prioritize: jobs: expected jobs with a sched.alloc, got {jobid}"
+            return Broken(f"{text}, and there is no such job", job=jobid)
+    return bool(_jobs(record))
+
+
+@RULES.judge("27.prioritize.5", SENT, views=[LIFE, DURABLE])
+def the_second_is_its_priority(record: Record, seen: Seen) -> Finding:
+    for jobid, priority in _pairs(record):
+        if not PRIORITY.fits(priority):
+            text = f"sched.prioritize: jobs: element 1: expected {PRIORITY.words}"
+            return Broken(f"{text}, got {priority!r:.80}")
+        life: Life | None = seen.at(LIFE, jobid)
+        if life is None or life.priority == priority:
+            continue
+        if is_durable(seen, record.party, life.prioritized):
+            text = f"job {jobid}: sched.prioritize: expected its priority {life.priority}"
+            return Broken(f"{text}, got {priority}", (life.prioritized,), job=jobid)
+    return bool(_jobs(record))
 
 
 def _unknown(record: Record, seen: Seen) -> Iterable[int]:

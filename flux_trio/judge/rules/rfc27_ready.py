@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.judge.checks.shapes import (
-    INTEGER,
-    STRING,
-    between,
-    one_of,
-    require_key,
-    require_object,
-)
+from flux_trio.judge.checks.shapes import STRING, between, one_of, require_key, require_object
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, no_key, payload, received, rpc, sent, topic_of
-from flux_trio.judge.engine.view import Place, Seen, view
+from flux_trio.judge.engine.view import Key, Place, Seen, view
 from flux_trio.judge.rules.rfc27_hello import exits_after_refusal, stays_after_refusal
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, not_asked_for, over_limit
@@ -29,6 +22,7 @@ READY: Final = topics.SCHED_READY
 ANNOUNCED: Final = sent("request", READY)
 MODE: Final = one_of("unlimited", "limited")
 LIMIT: Final = between(1, 2147483647)
+COUNT: Final = between(0, 2**63 - 1)
 
 
 def _never_ready(seen: Seen) -> Iterable[Broken]:
@@ -109,17 +103,22 @@ def _fold_valid(_n: int | None, _part: None, record: Record, seen: Seen) -> Plac
     return record.n if is_valid and is_due else None
 
 
+def _call(record: Record) -> Key:
+    """Return the RPC, or its client in the trace of a router, which shows no matchtags."""
+    return rpc(record) or getattr(record.message, "routes", ())[:1]
+
+
 VALID: Final = view(
     "valid ready",
     received("request", READY),
     sent("response", READY),
-    key=rpc,
+    key=_call,
     fold=_fold_valid,
     state=Place,
     reads=(LINK,),
 )
-"""The records at which a valid sched-ready was received after the answers to sched-hello, by
-RPC."""
+"""By `_call`: the record at which a valid sched-ready was received after the answers to
+sched-hello."""
 
 FIRST: Final = view(
     "first ready",
@@ -140,7 +139,7 @@ def a_valid_ready_is_accepted(record: Record, seen: Seen) -> Finding:
     """The first valid sched-ready after hello is answered without an error. A second one is out of
     order.
     """
-    n = seen.at(VALID, rpc(record))
+    n = seen.at(VALID, _call(record))
     if n is None or n != seen.at(FIRST) or record.party != seen.facts.manager:
         return None
     if not errnum(record):
@@ -149,7 +148,7 @@ def a_valid_ready_is_accepted(record: Record, seen: Seen) -> Finding:
     return Broken(text, (n,), party=record.party)
 
 
-require_key(RULES, "27.ready.12", sent("response", READY), key="count", shape=INTEGER)
+require_key(RULES, "27.ready.12", sent("response", READY), key="count", shape=COUNT)
 
 
 @RULES.by(

@@ -25,6 +25,7 @@ from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.rules.rfc27_cancel import cancel_unanswered
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of
+from flux_trio.judge.views.queueing import WAITING, waiting
 from flux_trio.judge.views.scheduling import CANCELS, scheduler_lost
 from flux_trio.messages import Errno, Request, topics
 from flux_trio.trace import Record
@@ -50,18 +51,21 @@ _require_answer("27.alloccancel.1")
 _require_answer("27.cancel.5")
 
 
-@RULES.judge("27.ready.12", sent("response", topics.SCHED_READY), views=[LIFE])
-def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> Finding:
-    """The count in the answer to sched-ready is not larger than the number of jobs that wait. Held
-    jobs and those of stopped queues may be left out.
+@RULES.judge("27.ready.12", sent("response", topics.SCHED_READY), views=WAITING)
+def the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> Finding:
+    """The count in the answer to sched-ready is not larger than the number of jobs that wait, and
+    not smaller than that of those for which a sched.alloc has been due for a second: held jobs, and
+    those of stopped queues, may be left out.
     """
     count = payload(record).get("count")
     if errnum(record) or type(count) is not int:
         return None
-    waiting = sum(life.state in (PRIORITY, SCHED) for life in seen.all(LIFE).values())
-    if count <= waiting:
+    most = sum(life.state in (PRIORITY, SCHED) for life in seen.all(LIFE).values())
+    least = sum(seen.is_old(life.since) for _, life in waiting(seen))
+    if least <= count <= most:
         return True
-    return Broken(f"sched-ready: count: expected at most {waiting}, the jobs in SCHED, got {count}")
+    expected = f"at most {most}" if count > most else f"at least {least}"
+    return Broken(f"sched-ready: count: expected {expected}, the jobs in SCHED, got {count}")
 
 
 # --- expirations

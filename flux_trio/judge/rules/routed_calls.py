@@ -13,14 +13,17 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     ANY_TOPIC,
+    errnum,
     message,
     payload,
     request_of,
     sent,
+    topic_of,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, View, view
 from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
 from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.views.scheduling import FINAL
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Record
 from flux_trio.trace.routed import EXITED, MODULE_STATUS
@@ -147,20 +150,51 @@ def _unanswered(seen: Seen) -> list[Broken]:
     ]
 
 
+START: Final = f"*.{topics.START_METHOD}"
+
+
+def _fold_asked(count: int | None, _part: None, record: Record, _seen: Seen) -> int:
+    found, count = message(record), count or 0
+    if isinstance(found, Request):
+        return count + 1
+    content = payload(record)
+    data = content.get("data")
+    is_released = isinstance(data, dict) and data.get("final") is True
+    is_last = content.get("type") in FINAL or is_released or errnum(record)
+    return max(count - 1, 0) if is_last else count
+
+
+ASKED: Final[View] = view(
+    "asked of scheduler and execution service",
+    sent("request", topics.SCHED_ALLOC, START),
+    sent("response", topics.SCHED_ALLOC, START),
+    key=topic_of,
+    fold=_fold_asked,
+)
+"""By topic: the number of requests for resources, or for a start, without their last response."""
+
+
 def _of_manager(record: Record, seen: Seen) -> Finding:
-    """Judge the answer of a scheduler or execution service: the job manager alone asks these."""
-    found, manager = message(record), seen.facts.manager
-    topics_ = (topics.SCHED_ALLOC, f"{seen.facts.exec_service}.{topics.START_METHOD}")
-    if not isinstance(found, Response) or found.topic not in topics_ or not manager:
+    """Judge the answer of a scheduler or execution service: the job manager alone asks these.
+
+    An error does not say which request it is for, so that only their number can be judged.
+    """
+    found, facts = message(record), seen.facts
+    topics_ = (topics.SCHED_ALLOC, f"{facts.exec_service}.{topics.START_METHOD}")
+    if not isinstance(found, Response) or found.topic not in topics_ or not facts.manager:
         return None
     to = found.routes[0] if found.routes else ""
-    if to in ("", manager):
+    is_stray = to not in ("", facts.manager)
+    role = "scheduler" if found.topic == topics.SCHED_ALLOC else "exec"
+    if not is_stray and facts.has_begun(role):
+        is_stray = bool(found.errnum) and not seen.at(ASKED, found.topic)
+    if not is_stray:
         return None
     text = f"{found.topic}: a response to {to}, which has no open request of this topic"
     return Broken(text, party=record.party)
 
 
-@RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS])
+@RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS, ASKED])
 def a_response_is_of_a_request(record: Record, seen: Seen) -> Finding:
     key = _key(record)
     if key is None:

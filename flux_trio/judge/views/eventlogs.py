@@ -67,7 +67,8 @@ class Log(Live, frozen=True, gc=False):
     prologs: Open = ()
     epilogs: Open = ()
     prolog_failed: bool = False
-    """Whether a prolog-finish event has a status that is not 0."""
+    """Whether the job failed as its prolog did: its first fatal exception is of type prolog, and no
+    prolog-finish event after it has status 0."""
     ended: Place = 0
     """The record of its clean event. It is kept, because no event may follow."""
 
@@ -106,8 +107,8 @@ def _fold_log(
         opened = (str(context.get("description")), n)
         return log.but(**{_OPENS[name]: (*getattr(log, _OPENS[name]), opened)})
     if name in _CLOSES:
-        failed = name == "prolog-finish" and context.get("status", 0) != 0
-        log = log.but(prolog_failed=True) if failed else log
+        is_well = name == "prolog-finish" and context.get("status") == 0
+        log = log.but(prolog_failed=False) if is_well else log
         return _closed(log, name, str(context.get("description")))
     return None if name == "invalidate" else _gone_on(log, name, context, record)
 
@@ -129,8 +130,10 @@ def _gone_on(log: Log, name: str, context: dict[str, Any], record: Record) -> Lo
         case "release" if context.get("final") is True:
             return log.but(released=n)
         case "exception":
-            fatal = log.fatal or (n if is_fatal(record) else 0)
-            return log.but(excepted=log.excepted or n, fatal=fatal)
+            is_first = is_fatal(record) and not log.fatal
+            prolog_failed = log.prolog_failed or (is_first and context.get("type") == "prolog")
+            fatal = n if is_first else log.fatal
+            return log.but(excepted=log.excepted or n, fatal=fatal, prolog_failed=prolog_failed)
     return log
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.selector import (
     OWN,
     job_id,
@@ -17,6 +18,7 @@ from flux_trio.judge.engine.selector import (
     payload,
     received,
     sent,
+    topic_of,
     while_live,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
@@ -55,6 +57,54 @@ END: Final = view(
 )
 """By job id: the expiration in its R, the expiration now, the record that said so, and the record
 that has R."""
+
+ROUNDING_S: Final = 1.0
+"""Seconds by which an end may be later than the duration says: it may be given in whole seconds."""
+
+
+class TimeLimit(Live, frozen=True, gc=False):
+    """When a job began, and how long it may run; 0.0 if that is not known, or there is no limit."""
+
+    starttime: float = 0.0
+    """As its R has it, in seconds since the Unix epoch."""
+    duration: float = 0.0
+    """As its jobspec has it with its updates, in seconds."""
+
+
+def _limits(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    return [(r.jobid, r.value) for r in allocated(record) if r.jobid is not None]
+
+
+def _fold_limit(had: TimeLimit | None, r: Any, record: Record, _seen: Seen) -> TimeLimit | None:
+    had = had or TimeLimit()
+    if r is not None:
+        return had.but(starttime=_seconds(number_of(r, "starttime")))
+    if topic_of(record) == topics.SCHED_ALLOC:
+        return had.but(duration=_seconds(system(payload(record).get("jobspec")).get("duration")))
+    if name_of(record) == "clean":
+        return None
+    if _DURATION not in context_of(record):
+        return had
+    return had.but(duration=_seconds(context_of(record)[_DURATION]))
+
+
+_DURATION: Final = "attributes.system.duration"
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if type(value) in (int, float) else 0.0
+
+
+TIME_LIMITS: Final = view(
+    "time limits",
+    sent("request", topics.SCHED_ALLOC),
+    logged("jobspec-update", "clean"),
+    key=job_id,
+    parts=_limits,
+    many=ALLOCATING,
+    fold=_fold_limit,
+)
+"""The `TimeLimit` of each job, by job id."""
 
 _STEPS_MAX: Final = 64  # of the clock, that a job is judged by
 

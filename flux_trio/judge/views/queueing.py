@@ -177,24 +177,31 @@ So the first request after some time has the worst rank of all since then.
 """
 
 
+def waiting(seen: Seen) -> Iterator[tuple[int, Life]]:
+    """Yield the jobs that wait in SCHED for a sched.alloc: no request of theirs is open, no plugin
+    holds them, and their queue is not stopped.
+    """
+    for jobid, life in seen.all(LIFE).items():
+        if not is_eligible(life) or is_held(jobid, life, seen):
+            continue
+        asked = asked_of(seen, jobid)
+        is_asked = is_pending(asked, seen) or asked.granted or has_denial(asked, seen)
+        if not is_asked and stop_of(seen, queue_of_job(seen, jobid)) is None:
+            yield jobid, life
+
+
 def unsent(seen: Seen) -> Iterator[tuple[int, Place]]:
     """Yield the jobs for which a sched.alloc is due at the end of a trace at rest, and since when.
 
-    They wait in SCHED and no plugin holds them, their queue is not stopped, the scheduler is there,
-    and its limit is not reached. A commit that waits for its answer may have the request wait, too.
+    They are `waiting`, the scheduler is there, and its limit is not reached. A commit that waits
+    for its answer may have the request wait, too.
     """
     limit = seen.facts.limit
     full = limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
     if full or not link_of(seen).is_up:
         return
     durable: Durable = seen.at(DURABLE, seen.facts.manager) or Durable()
-    for jobid, life in seen.all(LIFE).items():
-        if not is_eligible(life) or is_held(jobid, life, seen):
-            continue
-        asked = asked_of(seen, jobid)
-        waits = not (is_pending(asked, seen) or asked.granted or has_denial(asked, seen))
-        if not waits or stop_of(seen, queue_of_job(seen, jobid)) is not None:
-            continue
+    for jobid, life in waiting(seen):
         since = _ready_since(seen, life)
         if since < durable.settled:
             yield jobid, since
@@ -218,7 +225,9 @@ def not_asked_for(seen: Seen, more: str = "") -> Iterator[Broken]:
         yield Broken(text, (since,), job=jobid)
 
 
-UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, ROOM, DURABLE, QUEUES, JOB_QUEUES, HOOK_ANSWERS)
+WAITING: Final = (LIFE, ASKED, LINK, QUEUES, JOB_QUEUES, HOOK_ANSWERS)
+"""The views that `waiting` reads."""
+UNSENT: Final = (*WAITING, OUTSTANDING, ROOM, DURABLE)
 """The views that `unsent` reads."""
 
 

@@ -157,7 +157,8 @@ def carried_by(record: Record) -> list[SeenR]:
     if the message is an answer to sched.alloc other than SUCCESS.
     """
     r, jobid = carried(record), payload(record).get("id")
-    if r is None or (payload(record).get("type") and topic_of(record) == topics.SCHED_ALLOC):
+    is_absent = errnum(record) or "R" not in payload(record)
+    if is_absent or (payload(record).get("type") and topic_of(record) == topics.SCHED_ALLOC):
         return []
     jobid = jobid if type(jobid) is int else UNREADABLE
     return [SeenR(f"R of job {jobid} in {topic_of(record)}", r, record.t, jobid)]

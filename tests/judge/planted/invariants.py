@@ -72,6 +72,16 @@ def a_submission_is_refused_and_its_job_runs(trace: Trace) -> Trace:
     return edit(trace, told, errnum=22, payload="no")
 
 
+@PLANTED.violation("invariant.done-as-answered", "everyday")
+def an_urgency_is_answered_and_never_logged(trace: Trace) -> Trace:
+    return drop(trace, find_event(trace, "urgency"))
+
+
+@PLANTED.violation("invariant.prolog-ends-first", "held_up")
+def a_job_ends_while_its_prolog_runs(trace: Trace) -> Trace:
+    return drop(trace, find_event(trace, "prolog-finish"))
+
+
 @PLANTED.violation("invariant.no-double-allocation", "everyday")
 def a_core_is_granted_again_and_was_not_freed(trace: Trace) -> Trace:
     """The free event is logged: the job manager owes the sched.free."""

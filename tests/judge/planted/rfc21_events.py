@@ -119,6 +119,20 @@ def started_before_the_prolog_is_over(trace: Trace) -> Trace:
 
 
 @PLANTED.violation("21.events.25", "held_up", cut=True)
+def an_epilog_starts_while_the_job_runs(trace: Trace) -> Trace:
+    epilog = find_event(trace, "epilog-start")
+    start = find_event(trace, "start", epilog.data["id"])
+    return move(trace[: epilog.n], epilog, after=start)
+
+
+@PLANTED.violation("21.events.19", "manager_reload", cut=True)
+def a_job_in_sched_is_not_restarted(trace: Trace) -> Trace:
+    restart = find_event(trace, "flux-restart")
+    priority = find_event(trace[restart.n :], "priority", restart.data["id"])
+    return drop(trace[: priority.n], restart)
+
+
+@PLANTED.violation("21.events.25", "held_up", cut=True)
 def freed_before_the_epilog_is_over(trace: Trace) -> Trace:
     finish = find_event(trace, "epilog-finish")
     free = find(trace, topics.SCHED_FREE, "request", id=finish.data["id"])

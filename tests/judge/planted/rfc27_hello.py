@@ -46,7 +46,7 @@ def told_more(trace: Trace, facts: dict[str, Any]) -> Trace:
 
 PLANTED.bad_key("27.hello.7", "scheduler_reload", told, "id", [REMOVED, "1", True])
 PLANTED.bad_key("27.hello.8", "scheduler_reload", told, "priority", [REMOVED, -1, 4294967296])
-PLANTED.bad_key("27.hello.9", "scheduler_reload", told, "userid", [REMOVED, "1000"])
+PLANTED.bad_key("27.hello.9", "scheduler_reload", told, "userid", [REMOVED, "1000", 7])
 PLANTED.bad_key("27.hello.10", "scheduler_reload", told, "t_submit", [REMOVED, "1.0"])
 
 

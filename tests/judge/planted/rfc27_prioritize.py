@@ -6,7 +6,7 @@ from flux_trio.messages import Errno, Response, topics
 from flux_trio.trace import Record
 from tests.judge.planted.rfc27_criteria import new_priority_is_not_told
 from tests.judge.planted.rfc27_impl import more
-from tests.support.judged import REMOVED, Trace, drop, find, insert, made
+from tests.support.judged import REMOVED, Trace, drop, edit_payload, find, insert, made
 from tests.support.planted import Planted
 
 PLANTED = Planted()
@@ -55,3 +55,15 @@ def unknown_job_is_an_error(trace: Trace) -> Trace:
 @PLANTED.violation("27.prioritize.8", "everyday")
 def prioritize_is_answered(trace: Trace) -> Trace:
     return answer(trace, 0)
+
+
+@PLANTED.violation("27.prioritize.4", "everyday")
+def there_is_no_such_job(trace: Trace) -> Trace:
+    return more(trace, prioritize(trace), payload={"jobs": [[999, 20]]})
+
+
+@PLANTED.violation("27.prioritize.5", "everyday", cut=True)
+def another_priority_than_its_own(trace: Trace) -> Trace:
+    told = prioritize(trace)
+    (jobid, priority), *_ = told.message.payload["jobs"]
+    return edit_payload(trace, told, jobs=[[jobid, priority + 1]])

@@ -39,7 +39,7 @@ PLANTED.bad_key("27.ready.5", "everyday", ready, "mode", ["single", "limited=8"]
 PLANTED.bad_key("27.ready.9", "limited_mode", ready, "limit")
 PLANTED.bad_key("27.ready.10", "limited_mode", ready, "limit", [0, 2147483648, "42"])
 PLANTED.bad_key("27.ready.10", "everyday", ready, "limit", [-1])  # of mode unlimited, too
-PLANTED.bad_key("27.ready.12", "everyday", answer, "count", [REMOVED, "0"])
+PLANTED.bad_key("27.ready.12", "everyday", answer, "count", [REMOVED, "0", -1])
 PLANTED.bad_key("27.ready.7", "limited_mode", ready, "limit", [1])
 
 

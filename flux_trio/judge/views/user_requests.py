@@ -1,0 +1,99 @@
+"""Views of the requests that users make about jobs, and that were not answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.judge.engine.selector import (
+    EVENT,
+    OWN,
+    job_id,
+    logged,
+    name_of,
+    payload,
+    received,
+    rpc,
+    sent,
+    topic_of,
+    while_live,
+)
+from flux_trio.judge.engine.view import Key, Place, Seen, view
+from flux_trio.messages import Request, topics
+from flux_trio.messages.types import USERID_UNKNOWN
+from flux_trio.trace import Record
+
+SUBMIT, RAISE, URGENCY = topics.INGEST_SUBMIT, topics.JOB_RAISE, topics.JOB_URGENCY
+INGEST_DISCONNECT: Final = topics.disconnect_of(topics.JOB_INGEST)
+
+LEFT: Final = view(
+    "left",
+    sent("request", INGEST_DISCONNECT),
+    parts=lambda record, _seen: [(getattr(record.message, "sender", ""), None)],
+    fold=lambda _had, _part, record, _seen: record.n,
+    state=Place,
+)
+"""By peer, the last time that it has left job-ingest: nobody gets the answers to its requests."""
+
+
+def is_void(asked: OpenRequest, seen: Seen) -> bool:
+    """Whether an open submission is of a peer that has left."""
+    return asked.jobid is None and asked.n < (seen.at(LEFT, asked.sender) or 0)
+
+
+class OpenRequest(NamedTuple):
+    """A request that was not answered."""
+
+    n: Place
+    jobid: int | None
+    """The job that gets an exception or an urgency."""
+    is_done: bool = False
+    """Whether the job has got it."""
+    sender: str = ""
+    userid: int = USERID_UNKNOWN
+    urgency: Any = None
+
+
+def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
+    if record.kind == EVENT:
+        topic = RAISE if name_of(record) == "exception" else URGENCY
+        return [(key, None) for key, _ in asked_for(seen, topic, job_id(record))]
+    found = rpc(record)
+    if found is None:
+        return []
+    asked = seen.at(ASKED, found)
+    if topic_of(record) != SUBMIT or asked is None or isinstance(record.message, Request):
+        return [(found, None)]
+    # job-ingest takes submissions in order: those before it that nobody waits for are over
+    over = [key for key, each in seen.all(ASKED).items() if is_void(each, seen)]
+    return [(found, None), *((key, None) for key in over if seen.all(ASKED)[key].n < asked.n)]
+
+
+def _fold_asked(
+    had: OpenRequest | None, _part: None, record: Record, _seen: Seen
+) -> OpenRequest | None:
+    if record.kind == EVENT:
+        return None if had is None else had._replace(is_done=True)
+    if not isinstance(record.message, Request):
+        return None
+    found, jobid = record.message, None if topic_of(record) == SUBMIT else job_id(record)
+    urgency = payload(record).get("urgency")
+    return OpenRequest(record.n, jobid, False, found.sender, found.userid, urgency)
+
+
+ASKED: Final = view(
+    "asked for",
+    received("request", SUBMIT, RAISE, URGENCY),
+    sent("response", SUBMIT, RAISE, URGENCY),
+    while_live(OWN, logged("exception", "urgency")),
+    parts=_asked,
+    fold=_fold_asked,
+    reads=(LEFT,),
+)
+"""The open requests (`OpenRequest`), by RPC."""
+
+
+def asked_for(seen: Seen, topic: str, jobid: int | None) -> list[tuple[Any, OpenRequest]]:
+    """Return the open requests of a topic about a job, each with its RPC."""
+    found: Iterable[tuple[Any, OpenRequest]] = seen.all(ASKED).items()
+    return [(key, each) for key, each in found if key[1] == topic and each.jobid == jobid]
