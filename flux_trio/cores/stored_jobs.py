@@ -44,7 +44,7 @@ from flux_trio.formats import (
 )
 from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Errno, FluxError, Response
-from flux_trio.protocols import InvalidTransition, Job, replay_as
+from flux_trio.protocols import InvalidTransition, Job, JobEvent, replay_as
 
 DIRECTORY: Final = "job"
 LAST_KEYS: Final = 16  # some may be of other things than jobs
@@ -128,16 +128,24 @@ def fold_eventlog(
 ) -> tuple[JobT, list[Event]]:
     """Return the job that a whole stored eventlog makes, and its events; `kind` as in `replay_as`.
 
+    They end with `clean`: whoever has write access may have added something to the value since.
     Raises FluxError(EBADMSG) that names the key, for a text that is not an eventlog or that RFC 21
     does not allow.
     """
     try:
-        events = parse_eventlog(eventlog)
+        events = _until_clean(parse_eventlog(eventlog))
         return replay_as(kind, jobid, events), events
     except (FormatError, InvalidTransition) as error:
         raise _not_an_eventlog(jobid, str(error)) from None
     except KeyError as error:
         raise _not_an_eventlog(jobid, f"a context without the key {error}") from None
+
+
+def _until_clean(events: list[Event]) -> list[Event]:
+    for number, event in enumerate(events, 1):
+        if event.name == JobEvent.CLEAN:
+            return events[:number]
+    return events
 
 
 def read_r(jobid: int, text: str | None) -> ResourceSet:

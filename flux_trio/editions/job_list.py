@@ -7,7 +7,7 @@ clock was set while the job ran.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -34,7 +34,7 @@ class List(msgspec.Struct, frozen=True):
     `states` and the other keys: `constrained` makes one of them.
     """
 
-    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000  # at most so many jobs; 0: all
+    max_entries: int = 1000  # at most so many jobs; 0: all
     states: int | None = None  # a mask of states
     userid: int = USERID_UNKNOWN  # of the jobs; 4294967295: anybody
     since: Time = 0.0  # finished jobs that ended after that time (seconds since the Unix epoch)
@@ -48,7 +48,15 @@ class List(msgspec.Struct, frozen=True):
     constraint: dict[str, Any] | None = None  # which jobs (RFC 31), as a tree of operators
 
     def constrained(self) -> List:
-        """Return the list that is meant, with all that older programs ask for in `constraint`."""
+        """Return the list that is meant, with all that older programs ask for in `constraint`.
+
+        Raises FluxError(EPROTO).
+        """
+        since = 0.0 if self.attrs is None else self.since  # no earlier one for Flux's own programs
+        for key, value in (("max_entries", self.max_entries), ("since", since)):
+            if value < 0:
+                text = f"invalid payload: {key}: expected at least 0, got {value}"
+                raise FluxError(Errno.EPROTO, text)
         if self.attrs is None or self.constraint is not None or self.states is None:
             return self
         asked = {

@@ -262,6 +262,16 @@ def test_an_eventlog_that_a_job_has_not_written_is_an_error_if_it_ran(
     assert listed.take_sent() == [missing]
 
 
+def test_what_somebody_has_added_after_clean_is_not_of_the_job(listed: ListedJobs) -> None:
+    listed.commit(["append", job_key(3, "eventlog"), format_event(Event(9e9, "foobar"))])
+    got = listed.ask(WATCH, {"id": 3, "path": "eventlog", "flags": 0}, streaming=True)
+    names = [msgspec.json.decode(payload["event"])["name"] for _, payload in got[:-1]]
+    assert names == [each.name for each in inactive()]
+    assert got[-1] == (Errno.ENODATA, None)
+    (job,) = listed.ask("job-list.list-id", {"id": 3, "attrs": ["all"]})
+    assert job[1]["job"]["t_inactive"] == inactive()[-1].timestamp
+
+
 def test_an_eventlog_of_a_job_that_never_ran_ends_regularly(listed: ListedJobs) -> None:
     wanted = {"id": 1, "path": "guest.exec.eventlog", "flags": 1}
     assert listed.ask(WATCH, wanted, streaming=True) == []
@@ -554,3 +564,16 @@ def test_jobs_and_what_is_open_are_counted(listed: ListedJobs) -> None:
         "update_lookups": 0,
         "update_watchers": 1,
     }
+
+
+@pytest.mark.parametrize("key", ["since", "max_entries"])
+def test_a_number_below_zero_is_refused_by_its_key(listed: ListedJobs, key: str) -> None:
+    payload = {"attrs": [], "max_entries": 0, key: -1}
+    ((errnum, text),) = listed.ask("job-list.list", payload, streaming=True)
+    assert errnum == Errno.EPROTO
+    assert text.startswith(f"invalid payload: {key}")
+
+
+def test_who_asks_for_an_unknown_job_reads_what_the_error_number_says(listed: ListedJobs) -> None:
+    (refused,) = listed.ask("job-list.list-id", {"id": 99, "attrs": ["all"]})
+    assert refused == (Errno.ENOENT, "unknown job id: No such file or directory")

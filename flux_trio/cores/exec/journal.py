@@ -24,7 +24,7 @@ from flux_trio.cores.kvs_calls import look_up
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal, rfc21
-from flux_trio.formats import Event, FormatError, job_key
+from flux_trio.formats import Event, FormatError, format_fluid, job_key
 from flux_trio.formats.meanings import JobId, Time
 from flux_trio.messages import Errno, Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import JobEvent
@@ -166,4 +166,6 @@ class Journal(Part):
             return
         job.expiration = expiration
         if job.phase is Phase.RUNNING:
+            name = format_fluid(jobid, "f58")
+            self._outbox.send(Log(Level.DEBUG, f"updated expiration of {name} to {expiration}"))
             self._runs.arm(job)

@@ -141,7 +141,7 @@ class Listings(Part):
         if self._is_restricted(request) and (record is None or record.userid != request.userid):
             raise FluxError(Errno.EPERM, OWN_JOBS)
         if record is None:
-            raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
+            raise FluxError(Errno.ENOENT, f"{UNKNOWN_JOB}: {FluxError(Errno.ENOENT).text}")
         if self._changes.must_wait(request, record, wanted.state):
             return
         keys = tuple(self._details.keys_of([record]))

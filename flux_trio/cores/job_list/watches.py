@@ -61,7 +61,7 @@ from flux_trio.messages import (
     respond_stream,
     topics,
 )
-from flux_trio.protocols import JobState
+from flux_trio.protocols import JobEvent, JobState
 
 WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 WATCHES_OF_OWNER_MAX: Final = 20_000  # of the owner, whose programs hold one for each job
@@ -314,6 +314,9 @@ class Watches(Part):
                     lines = [*map(format_event, watch.lines.of_stored(parse_event(line)))]
             for each in lines:
                 self._send_line(watch, each)
+            if watch.is_last and watch.path == EVENTLOG and _is_clean(line):
+                self._end(watch, end_of_stream(watch.request))  # nothing of the job comes later
+                return
         if watch.asked or watch.has_line:  # without credit
             return
         if watch.behind:
@@ -359,3 +362,12 @@ class Watches(Part):
             self._exchange.calls.close(watch.matchtag)
             self._exchange.cancel_watch(watch.matchtag)
             watch.matchtag = 0
+
+
+def _is_clean(line: str) -> bool:
+    """Return whether a line of a job's eventlog is its last event."""
+    if JobEvent.CLEAN not in line:
+        return False
+    with suppress(FormatError):
+        return parse_event(line).name == JobEvent.CLEAN
+    return False

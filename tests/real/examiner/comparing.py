@@ -41,6 +41,15 @@ def judged(
     return {case: result(case) for case in core}
 
 
+def judged_again(recorded: Mapping[str, Result], ours: Mapping[str, Outcome]) -> dict[str, Result]:
+    """Return the results of a file that was played again with us alone."""
+    found = dict(recorded)
+    for case, result in recorded.items():
+        if result in COUNTED:
+            found[case] = "passes" if ours.get(case) == "ok" else "fails"
+    return found
+
+
 def worse(recorded: Results, found: Results) -> list[str]:
     """Return the cases that passed and do not any more: `FILE: CASE`."""
     return _changed(recorded, found, "passes", "fails")

@@ -13,6 +13,7 @@ from tests.real.examiner.comparing import (
     Results,
     better,
     judged,
+    judged_again,
     outdated,
     share,
     unexplained,
@@ -143,3 +144,9 @@ def test_the_page_says_what_the_results_say() -> None:
     assert "**1 of 2 cases that count pass, 50.0 %**" in told
     assert "- x.t: `b`: asked of flux-core's broker alone: asks for an attribute." in told
     assert "- x.t: `d`: calls flux exec" in told
+
+
+def test_what_counts_is_as_recorded_when_a_file_is_played_with_us_alone() -> None:
+    ours: dict[str, Any] = {"a": "not ok", "b": "ok", "c": "ok", "new": "ok"}
+    assert judged_again(RECORDED["x.t"], ours) == {"a": "fails", "b": "passes", "c": "needs none"}
+    assert judged_again(RECORDED["x.t"], {}) == {"a": "fails", "b": "fails", "c": "needs none"}
