@@ -34,6 +34,7 @@ from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.calls import call_key
 from flux_trio.judge.views.commits import NULL, decoded, encoded, stored_jobspecs
 from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.kvs import values_answered
 from flux_trio.judge.views.traits import WITH_JOBSPEC
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Kind, Record
@@ -314,9 +315,10 @@ def _answered(queues: Queues, record: Record) -> Queues:
 
 def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
     """What a job manager reads of the queues of an earlier run: those may be stopped."""
-    text = payload(record).get("value")
     is_read = record.party == (seen.facts.manager or topics.JOB_MANAGER)
-    if not is_read or not isinstance(text, str) or not text.startswith(_CHECKPOINT):
+    texts = [each for each in values_answered(record) if isinstance(each, str)] if is_read else []
+    text = next((each for each in texts if each.startswith(_CHECKPOINT)), "")
+    if not text:
         return queues
     stopped = _stopped_in(decoded(text), queues.names or (ANONYMOUS,))
     others = tuple(each for each in queues.stopped if each[0] not in stopped)
