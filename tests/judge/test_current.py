@@ -336,17 +336,17 @@ def a_finish_with_less_than_its_own_log_has(told: RecordingJson) -> None:
 
 
 @planted("32.start.10", REATTACH)
-def a_reattach_that_is_not_answered(told: Told) -> None:
+def a_reattach_that_is_not_answered(told: RecordingJson) -> None:
     told["messages"].remove(messages(told, "job-exec.start", "response", type="reattached")[0])
 
 
 @planted("32.start.18", REATTACH)
-def more_than_reattached(told: Told) -> None:
+def more_than_reattached(told: RecordingJson) -> None:
     first(told, "job-exec.start", "response", type="reattached")["data"] = {"x": 0}
 
 
 @planted("20.format.1", LIFECYCLE)
-def a_grant_of_null(told: Told) -> None:
+def a_grant_of_null(told: RecordingJson) -> None:
     success(told)["R"] = None
 
 

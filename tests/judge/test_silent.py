@@ -56,36 +56,36 @@ def what_fits_is_denied_after_a_cancel(told: RecordingJson) -> None:
     messages(told, topics.SCHED_ALLOC, "response", type=3)[0]["payload"] |= {"type": 2}
 
 
-def the_error_comes_twice(told: Told) -> None:
+def the_error_comes_twice(told: RecordingJson) -> None:
     """27.impl.10, 32.impl.6: the scheduler, or the service, has one open request, and fails it."""
     failed = (topics.SCHED_ALLOC, "test-exec-bad.start")
     (error,) = [m for m in told["messages"] if m["topic"] in failed and m.get("errnum")]
     told["messages"].insert(told["messages"].index(error) + 1, error)
 
 
-def a_valid_ready_is_refused(told: Told) -> None:
+def a_valid_ready_is_refused(told: RecordingJson) -> None:
     answer = messages(told, topics.SCHED_READY, "response")[0]
     del answer["payload"]
     answer["errnum"] = 22
 
 
-def jobs_that_wait_are_not_counted(told: Told) -> None:
+def jobs_that_wait_are_not_counted(told: RecordingJson) -> None:
     for answer in messages(told, topics.SCHED_READY, "response"):
         answer["payload"]["count"] = 0
 
 
-def nobody_is_told_of_an_urgency(told: Told) -> None:
+def nobody_is_told_of_an_urgency(told: RecordingJson) -> None:
     """It is answered with success."""
     job = told["jobs"][2]
     job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "urgency"]
 
 
-def another_urgency_is_logged(told: Told) -> None:
+def another_urgency_is_logged(told: RecordingJson) -> None:
     (urgency,) = [each for each in told["jobs"][2]["eventlog"] if each["name"] == "urgency"]
     urgency["context"]["urgency"] += 1
 
 
-def an_epilog_goes_on_when_its_job_is_freed(told: Told) -> None:
+def an_epilog_goes_on_when_its_job_is_freed(told: RecordingJson) -> None:
     """The prolog of that job was canceled; that flux-core loses an epilog-finish is of others."""
     job = told["jobs"][2]
     job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "epilog-finish"]
