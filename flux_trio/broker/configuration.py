@@ -190,7 +190,8 @@ def _changed_keys(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 def _applied_on_reload(old: Config, new: Config) -> list[str]:
     """Return the changed tables that apply only after a reload of their module."""
     before, after = old.to_json(), new.to_json()
-    tables = [name for name in after if before[name] != after[name] and name not in AT_ONCE]
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    tables = [name for name in names if name not in AT_ONCE]
     if old.job_manager.plugins != new.job_manager.plugins:
         tables.append("job-manager.plugins")
     if _scheduler_tables(old) != _scheduler_tables(new):

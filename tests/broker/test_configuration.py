@@ -108,6 +108,14 @@ async def test_scheduler_knows_other_queues_when_it_is_loaded_again(world: Confi
         assert await world.call("config.reload") == {"later": later}
 
 
+async def test_a_table_may_come_and_go(world: ConfigWorld) -> None:
+    await world.start()
+    for text in ("[fake-resources]\nnnodes = 2", "", "[fake-resources]\nnnodes = 2"):
+        world.file = parse_config(text)
+        later = await world.call("config.reload")
+        assert "fake-resources" in later["later"]
+
+
 async def test_job_manager_goes_by_all_but_its_plugins_at_once(world: ConfigWorld) -> None:
     await world.start("job-manager")
     for text, later in (

@@ -577,3 +577,18 @@ def test_a_number_below_zero_is_refused_by_its_key(listed: ListedJobs, key: str)
 def test_who_asks_for_an_unknown_job_reads_what_the_error_number_says(listed: ListedJobs) -> None:
     (refused,) = listed.ask("job-list.list-id", {"id": 99, "attrs": ["all"]})
     assert refused == (Errno.ENOENT, "unknown job id: No such file or directory")
+
+
+def test_a_job_that_goes_back_to_priority_keeps_the_times_of_its_first_way(
+    listed: ListedJobs,
+) -> None:
+    before = listed.ask("job-list.list-id", {"id": 1, "attrs": ["all"]})[0][1]["job"]
+    again = [
+        Event(2000.0, "urgency", {"userid": 7, "urgency": 20}),
+        Event(2000.0, "priority", {"priority": 20}),
+    ]
+    listed.tell_all(1, again, len(pending()))
+    after = listed.ask("job-list.list-id", {"id": 1, "attrs": ["all"]})[0][1]["job"]
+    assert after["priority"] == 20
+    for name in ("t_depend", "t_priority", "t_sched"):
+        assert after[name] == before[name] < 2000.0

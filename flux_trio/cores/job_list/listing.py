@@ -141,7 +141,10 @@ class Listings(Part):
         if self._is_restricted(request) and (record is None or record.userid != request.userid):
             raise FluxError(Errno.EPERM, OWN_JOBS)
         if record is None:
-            raise FluxError(Errno.ENOENT, f"{UNKNOWN_JOB}: {FluxError(Errno.ENOENT).text}")
+            known = FluxError(Errno.ENOENT).text  # scripts of Flux's users look for it
+            raise FluxError(
+                Errno.ENOENT, UNKNOWN_JOB if wanted.attrs is None else f"{UNKNOWN_JOB}: {known}"
+            )
         if self._changes.must_wait(request, record, wanted.state):
             return
         keys = tuple(self._details.keys_of([record]))

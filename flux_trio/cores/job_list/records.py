@@ -107,8 +107,9 @@ class Record(Job):
         """Fold one event in. Raises InvalidTransition as `Job.apply` does."""
         before = self.state
         super().apply(event)
-        if self.state is not before and self.state in _TIMES:
-            setattr(self, _TIMES[self.state], event.timestamp)
+        name = _TIMES.get(self.state) if self.state is not before else None
+        if name is not None and getattr(self, name) is None:  # not when it goes back to PRIORITY
+            setattr(self, name, event.timestamp)
         if event.name == _EXCEPTION:
             raised, worst = read_exception(event.context or {}), self.worst
             if worst is None or raised.severity < worst.severity:
