@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flux_trio.trace.logging import in_order, with_events
 from flux_trio.trace.pairing import paired
@@ -71,13 +71,28 @@ def _whole(messages: Iterable[Passed | Moment], *, has_headers: bool) -> ModuleT
     return ModuleTrace(records, has_payloads, has_events)
 
 
-class LiveModuleTrace:
+class _LiveRecords:
     """The records of a trace that goes on, as they become known, with numbers after `n`."""
+
+    def __init__(self, passed: Iterable[Passed | Moment], records: Records) -> None:
+        self._passed = in_order(with_events(passed))
+        self._records = records
+
+    def _until(self, moments: deque[Any], now: float) -> Iterator[Record]:
+        """Yield the records that are complete when it is `now`, by the clock of the trace."""
+        moments.append(Moment(now))
+        for each in self._passed:
+            if isinstance(each, Moment):
+                return
+            yield from self._records.of(each)
+
+
+class LiveModuleTrace(_LiveRecords):
+    """Those of what `flux module trace` tells."""
 
     def __init__(self, n: int = 0) -> None:
         self._waiting: deque[Line | Moment] = deque()
-        self._passed = in_order(with_events(paired(self._lines())))
-        self._records = Records(n)
+        super().__init__(paired(self._lines()), Records(n))
 
     def put(self, line: Line) -> None:
         """Take the next message."""
@@ -88,12 +103,32 @@ class LiveModuleTrace:
 
         FormatError says which payload is no JSON object.
         """
-        self._waiting.append(Moment(now))
-        for each in self._passed:
-            if isinstance(each, Moment):
-                return
-            yield from self._records.of(each)
+        return self._until(self._waiting, now)
 
     def _lines(self) -> Iterator[Line | Moment]:
         while True:  # `records` reads no further than to the moment that it has put
             yield self._waiting.popleft()
+
+
+class LiveTap(_LiveRecords):
+    """Those of what a tap writes."""
+
+    def __init__(self, n: int = 0) -> None:
+        self._waiting: deque[Record | Moment] = deque()
+        super().__init__(self._messages_so_far(), Records(n, has_headers=True))
+
+    def put(self, record: Record) -> None:
+        """Take the next record."""
+        self._waiting.append(record)
+
+    def records(self, now: float) -> Iterator[Record]:
+        """Yield the records that are complete when it is `now`, by the clock of the trace."""
+        return self._until(self._waiting, now)
+
+    def _messages_so_far(self) -> Iterator[Passed | Moment]:
+        while True:  # as above
+            each = self._waiting.popleft()
+            if isinstance(each, Moment):
+                yield each
+            else:
+                yield from _messages([each])

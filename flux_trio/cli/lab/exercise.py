@@ -12,9 +12,9 @@ from flux_trio.cli.terminal.examples import Group
 from flux_trio.cli.terminal.params import DURATION, spoken_edition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from flux_trio.lab.exercise import Findings, Kit, Part
+    from flux_trio.lab.exercise import Findings, Kit, Part, Report
 
 BROKEN = 1
 
@@ -134,12 +134,23 @@ def exec(  # noqa: A001
 
 
 @exercise.command(context_settings={"allow_interspersed_args": False})
-@_command
+@click.argument("command", nargs=-1, metavar="[COMMAND...]")
 @_deadline
 @_edition
+@click.option(
+    "--flux-core",
+    is_flag=True,
+    help="Drive the job manager of flux-core instead of a COMMAND: in live instances, with `flux` "
+    "on PATH, to which our scheduler and execution service attach.",
+)
 @click.pass_context
 def manager(
-    ctx: click.Context, *, command: tuple[str, ...], deadline: float, edition: str | None
+    ctx: click.Context,
+    *,
+    command: tuple[str, ...],
+    deadline: float,
+    edition: str | None,
+    flux_core: bool,
 ) -> None:
     """Drive a job manager: RFC 21, RFC 27, RFC 32 and RFC 33.
 
@@ -151,18 +162,38 @@ def manager(
     """
     from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Part, process
 
+    if flux_core == bool(command) or (flux_core and edition):
+        raise click.UsageError("expected a COMMAND, or --flux-core alone", ctx)
+    if flux_core:
+        exit_with_verdict(ctx, _run_flux_core(deadline))
     parts = [Part(process(command), MANAGER_ACTS)]
     exit_with_verdict(ctx, _run(MANAGER_KIT, parts, deadline, edition))
 
 
 def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) -> Findings:
-    import functools
-
-    import trio
+    from functools import partial
 
     from flux_trio.editions import EDITIONS
-    from flux_trio.lab.exercise import Act, Ended, ProgramNotStarted, Report, Stuck, exercise
+    from flux_trio.lab.exercise import exercise
     from flux_trio.lab.plans.plan import DEFAULT_EDITION
+
+    spoken = EDITIONS[edition or DEFAULT_EDITION]
+    return _told(partial(exercise, kit, parts, deadline_s=deadline_s, edition=spoken))
+
+
+def _run_flux_core(deadline_s: float) -> Findings:
+    from functools import partial
+
+    from flux_trio.lab.exercise.live_run import exercise_flux
+
+    return _told(partial(exercise_flux, deadline_s=deadline_s))
+
+
+def _told(run: Callable[[Report], Awaitable[Findings]]) -> Findings:
+    """Run an exercise, and say how it gets on."""
+    import trio
+
+    from flux_trio.lab.exercise import Act, Ended, ProgramNotStarted, Report, Stuck
     from flux_trio.process.groups import unwrapping
 
     class PrintedReport(Report):
@@ -175,12 +206,9 @@ def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) ->
         def ended(self, ended: Ended) -> None:
             click.echo(f"  {ended.text()}")
 
-    run = functools.partial(
-        exercise, deadline_s=deadline_s, edition=EDITIONS[edition or DEFAULT_EDITION]
-    )
     try:
         with unwrapping(ProgramNotStarted, Stuck):
-            return trio.run(run, kit, parts, PrintedReport())
+            return trio.run(run, PrintedReport())
     except ProgramNotStarted as error:
         raise click.UsageError(str(error)) from None
     except Stuck as error:

@@ -282,7 +282,7 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
     },
     "exercise manager": {
         "./my-manager": "drive a job manager of yours",
-        "--edition=current python3 manager.py": "one that speaks the newest texts",
+        "--deadline=10 --flux-core": "that of flux-core",
     },
     "exercise sched": {
         "./my-scheduler": "drive a scheduler of yours",

@@ -57,7 +57,7 @@ class Act:
     the act brings about: if it came to its end, they are kept. The function raises Stuck or
     FluxError. When it has returned, every job must come to its end. An act is played if the author
     has named one of `orders`, if the program has what the act `needs`, and if the edition is one of
-    `where`.
+    `where`. One that `is_for_ours` does what only an instance of flux-trio lets an exercise do.
     """
 
     title: str
@@ -67,6 +67,7 @@ class Act:
     orders: frozenset[Order] = frozenset(Order)
     needs: frozenset[Ability] = frozenset()
     where: Callable[[Edition], bool] = anywhere
+    is_for_ours: bool = False
 
 
 class Acts(list[Act]):
@@ -80,11 +81,14 @@ class Acts(list[Act]):
         orders: frozenset[Order] = frozenset(Order),
         needs: frozenset[Ability] = frozenset(),
         where: Callable[[Edition], bool] = anywhere,
+        *,
+        is_for_ours: bool = False,
     ) -> Callable[[Play], Play]:
         """Add the act that a function plays, see `Act`; a decorator."""
 
         def add(play: Play) -> Play:
-            self.append(Act(title, looks, clauses, play, orders, needs, where))
+            act = Act(title, looks, clauses, play, orders, needs, where, is_for_ours)
+            self.append(act)
             return play
 
         return add

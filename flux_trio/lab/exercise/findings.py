@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from flux_trio.judge import Clause, Judgement, Verdict, Violation
@@ -51,13 +51,14 @@ class Findings:
     """The result of an exercise.
 
     `clauses` are those that bind the program; `judgement` is of all instances, and `records` has
-    the records that it shows by number.
+    the records that it shows by number. `departures` were known, and are counted by clause.
     """
 
     ended: Sequence[Ended]
     clauses: Sequence[Clause]
     judgement: Judgement
     records: Mapping[int, Record]
+    departures: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_clean(self) -> bool:
@@ -89,6 +90,8 @@ class Findings:
         counts = Counter(self.verdict(clause) for clause in self.clauses)
         lines.append("")
         lines.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+        for clause, count in sorted(self.departures.items()):
+            lines.append(f"known departure from {clause}: {count} times")
         return "\n".join([*lines, *self._wrong_lines()])
 
     def _wrong_lines(self) -> Iterator[str]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from flux_trio.broker import LogEntry
 from flux_trio.judge import Clause, Judgement, Monitor, Verdict, Violation, load_clauses
 from flux_trio.judge.judgement import applicable
+from flux_trio.judge.known import Departure
 from flux_trio.judge.rules import CLASSIC, rules_of
 from flux_trio.lab.exercise.acts import Act
 from flux_trio.lab.exercise.findings import Ended
@@ -20,6 +21,7 @@ from flux_trio.messages import Level
 from flux_trio.trace import Record, Shown
 
 FORM: Final = "an exercise"
+OF_AN_INSTANCE: Final = Shown()
 
 LONG_TEXT: Final = "6.response.4"
 """Recommends short error texts, and is not judged: those of flux-trio are longer."""
@@ -51,7 +53,13 @@ class Jury:
     a module may be late.
     """
 
-    def __init__(self, clauses: Iterable[Clause], edition: str) -> None:
+    def __init__(
+        self,
+        clauses: Iterable[Clause],
+        edition: str,
+        shown: Shown = OF_AN_INSTANCE,
+        known: Iterable[Departure] = (),
+    ) -> None:
         self.is_program: Callable[[str], bool] = bool
         self.records: list[Record] = []
         self._all = load_clauses()
@@ -60,14 +68,22 @@ class Jury:
         self._actor = next(iter(of_program.values()), "")
         judged = [each for each in rules_of(edition) if each.clause != LONG_TEXT]
         is_classic = edition == CLASSIC
-        self._rules, self._left_out = applicable(judged, Shown(), self._all, classic=is_classic)
+        self._rules, self._left_out = applicable(judged, shown, self._all, classic=is_classic)
+        self._is_routed = not shown.crossings
+        self._known = list(known)
+        self.departures: Counter[str] = Counter()
+        """How often a known departure was met, by its clause."""
         self._verdicts: dict[str, Verdict] = {}
         self._violations: list[Violation] = []
         self._log: list[LogEntry] = []
         self._act: Act | None = None
-        self._monitor = Monitor(self._rules, self._all)
+        self._monitor = self._new_monitor()
         self.broken = trio.Event()
         """Set when the program has broken something in the instance."""
+
+    def _new_monitor(self) -> Monitor:
+        routed = self._is_routed
+        return Monitor(self._rules, self._all, is_routed=routed, begins=not routed)
 
     @property
     def nrecords(self) -> int:
@@ -76,7 +92,7 @@ class Jury:
 
     def sit(self) -> None:
         """Begin to judge another instance."""
-        self._monitor = Monitor(self._rules, self._all)
+        self._monitor = self._new_monitor()
         self.broken = trio.Event()
         self._log.clear()
 
@@ -105,10 +121,16 @@ class Jury:
         """Return what the program breaks, in its own name."""
         told: dict[int, Violation] = {}
         for each in found:
-            if self.is_program(each.party):
+            if self.is_program(each.party) and not self._is_known(each):
                 cause = None if each.cause is None else told.get(id(each.cause))
                 told[id(each)] = replace(each, party=PROGRAM, cause=cause)
         return list(told.values())
+
+    def _is_known(self, violation: Violation) -> bool:
+        found = next((each for each in self._known if each.covers(violation)), None)
+        if found is not None:
+            self.departures[found.clause] += 1
+        return found is not None
 
     def end_of_act(self, stuck: str, clause: str) -> Ended:
         """Return how the act has ended: it was `stuck`, or not (""), which breaks a `clause`.
@@ -132,8 +154,11 @@ class Jury:
         """Whether the program owes something now that it may be about to do."""
         return bool(self._of_program(each for each in self._monitor.debts() if not each.may_wait))
 
-    def at_rest(self, last: Ended) -> Ended:
-        """Return how the last act on an instance has ended: nothing more comes of it."""
+    def all_at_rest(self, done: list[Ended]) -> list[Ended]:
+        """Return how acts on an instance have ended: nothing more comes of the last one."""
+        return [*done[:-1], self._at_rest(done[-1])] if done[-1].is_clean else done
+
+    def _at_rest(self, last: Ended) -> Ended:
         self._monitor.finish()
         for clause, verdict in self._monitor.verdicts().items():
             if verdict is not Verdict.BROKEN:

@@ -28,6 +28,7 @@ from flux_trio.messages import topics
 MANAGER_ACTS: Final = Acts()
 
 URGENT: Final = 31  # its priority is 2^32 - 1 (RFC 21)
+USERIDS: Final = (1000, 2**32 - 2)
 DURATION_S: Final = 600.0
 ROUNDED_S: Final = 1.0
 LARGE: Final = 2**17  # characters of a jobspec
@@ -52,6 +53,23 @@ async def _more_than_fit(stage: Stage) -> None:
 
 
 @MANAGER_ACTS.act(
+    "jobs of several users",
+    "the scheduler and the execution service are told whose each is",
+    ("27.alloc.4", "32.start.6", "27.hello.9"),
+    is_for_ours=True,
+)
+async def _of_several_users(stage: Stage) -> None:
+    jobs = [await stage.submit(run_s=LONG_S)]
+    for userid in USERIDS:
+        async with stage.visit("guest", userid) as guest:
+            jobs.append(await stage.submit_from(guest, run_s=LONG_S))
+    await all_have(stage, jobs, "start")
+    await stage.reload(topics.SCHED)
+    for jobid in jobs:
+        await stage.cancel(jobid)
+
+
+@MANAGER_ACTS.act(
     "a job with a large jobspec, and an environment",
     "the scheduler is asked for it as for any other",
     ("27.alloc.5",),
@@ -73,6 +91,10 @@ async def _denied(stage: Stage) -> None:
     too_large = await stage.submit_all(3, checked=False, nnodes=NNODES + 1)
     stage.hopeless.update(too_large)
     await all_have(stage, too_large, "clean", "27.deny.5")
+    for jobid in too_large:
+        if (found := stage.events(jobid)["exception"].get("type")) != "alloc":
+            name = format_fluid(jobid, "f58")
+            raise Stuck(f"job {name} was denied, and its exception is {found}", "27.deny.5")
     stage.must_wait(fits, UNHARMED)
     await stage.cancel(full)
 
@@ -154,7 +176,7 @@ async def _held(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "priorities of waiting jobs change",
     "the scheduler is told the new ones, from the least to the greatest",
-    ("27.prioritize.1", "27.criteria.8"),
+    ("27.prioritize.1", "27.criteria.8", "21.criteria.6"),
 )
 async def _prioritized(stage: Stage) -> None:
     full = await fill(stage)
@@ -163,6 +185,7 @@ async def _prioritized(stage: Stage) -> None:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     for jobid, urgency in zip(waiting, (1, URGENT, 12, 20), strict=True):
         await stage.call(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency})
+        await stage.event(jobid, "urgency", "21.criteria.6")
     last = await stage.submit(urgency=2)  # it is asked for after what the scheduler is told
     await stage.asked(topics.SCHED_ALLOC, last)
     await stage.cancel(full)
@@ -182,7 +205,7 @@ async def _updated(stage: Stage) -> None:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     updates = {DURATION_KEY: 2 * DURATION_S}
     await stage.call(topics.JOB_UPDATE, {"id": waiting[1], "updates": updates})
-    await stage.asked(topics.SCHED_ALLOC, waiting[1], 2)
+    await stage.asked(topics.SCHED_ALLOC, waiting[1], 2, "33.defaults.7")
     await stage.cancel(full)
     await all_have(stage, waiting, "clean")
     for jobid in waiting:
@@ -211,7 +234,7 @@ async def _in_no_queue(stage: Stage) -> None:
     ("27.criteria.5", "27.finalization.3"),
 )
 async def _wait_for_a_scheduler(stage: Stage) -> None:
-    await stage.call(topics.MODULE_REMOVE, {"name": topics.SCHED})
+    await stage.remove(topics.SCHED)
     for urgency in (1, 17, URGENT, 17, 16, 30):
         await stage.submit(urgency=urgency)
     await stage.load(topics.SCHED)
@@ -223,7 +246,10 @@ async def _wait_for_a_scheduler(stage: Stage) -> None:
     ("27.hello.4", "27.hello.5", "27.criteria.3", "27.criteria.4", "27.finalization.5", UNHARMED),
 )
 async def _scheduler_again(stage: Stage) -> None:
-    running = await many(stage, 3, nnodes=1, exclusive=True, run_s=LONG_S)
+    running = [
+        await stage.submit(nnodes=1, exclusive=True, run_s=LONG_S, urgency=urgency)
+        for urgency in (1, URGENT, 16)
+    ]
     await all_have(stage, running, "start")
     waiting = await many(stage, 3, nnodes=NNODES, exclusive=True)
     for jobid in waiting:
@@ -244,7 +270,7 @@ async def _scheduler_again(stage: Stage) -> None:
 async def _ended_without_a_scheduler(stage: Stage) -> None:
     running = await many(stage, 3, nnodes=1, exclusive=True, run_s=LONG_S)
     await all_have(stage, running, "start")
-    await stage.call(topics.MODULE_REMOVE, {"name": topics.SCHED})
+    await stage.remove(topics.SCHED)
     for jobid in running[::2]:
         await stage.cancel(jobid)
         await stage.event(jobid, "release")
@@ -259,7 +285,7 @@ async def _ended_without_a_scheduler(stage: Stage) -> None:
     ("32.start.1", "32.start.2", "32.criteria.6"),
 )
 async def _no_executor(stage: Stage) -> None:
-    await stage.call(topics.MODULE_REMOVE, {"name": topics.JOB_EXEC})
+    await stage.remove(topics.JOB_EXEC)
     jobs = await many(stage, 3)
     await all_have(stage, jobs, "alloc")
     await stage.cancel(jobs[1])
@@ -286,7 +312,7 @@ async def _stopped(stage: Stage) -> None:
     await stage.event(full, "clean", "33.admin.7")
     for jobid in (*waiting, late):
         stage.must_wait(jobid, "33.admin.7")
-    await stage.call(topics.JOB_QUEUE_START, {"start": True, "all": True})
+    await stage.call(topics.JOB_QUEUE_START, {"start": True, "all": True, "nocheckpoint": True})
 
 
 @MANAGER_ACTS.act(
@@ -300,15 +326,18 @@ async def _disabled(stage: Stage) -> None:
     about = {"all": True, "reason": "an exercise", "nocheckpoint": True}
     await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": False, **about})
     await stage.rejected("33.admin.3")
+    await stage.reload(topics.SCHED)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid, 2, "33.admin.3")
     await stage.cancel(full)
     await all_have(stage, waiting, "clean", "33.admin.3")
-    await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": True, "all": True})
+    await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": True, "all": True, "nocheckpoint": True})
 
 
 @MANAGER_ACTS.act(
     "the program is killed while jobs run and wait",
     "they go on: nothing is started twice, and what waited is asked for again",
-    ("32.start.9", "21.events.19", "27.hello.4", UNHARMED),
+    ("32.start.9", "21.events.19", "21.criteria.8", "27.hello.4", UNHARMED),
 )
 async def _killed(stage: Stage) -> None:
     running = await many(stage, 3, nnodes=1, exclusive=True, run_s=LONG_S)
@@ -319,7 +348,8 @@ async def _killed(stage: Stage) -> None:
     await stage.program.kill()
     await stage.serve()
     for jobid in waiting:
-        await stage.asked(topics.SCHED_ALLOC, jobid, 2)
+        await stage.event(jobid, "flux-restart", "21.events.19")
+        await stage.asked(topics.SCHED_ALLOC, jobid, 2, "21.criteria.8")
     for jobid in running:
         await stage.asked(topics.START_METHOD, jobid, 2)
         stage.must_run(jobid, UNHARMED)

@@ -41,6 +41,7 @@ class OtherExecution(StandIn):
         super().__init__(stage, handle)
         self._on = stage
         self._peer = handle
+        self.edition = stage.edition
         self.starts: dict[int, Request] = {}
         """The last start request of each job."""
 
@@ -86,7 +87,7 @@ async def beside_ours(stage: Stage) -> AsyncIterator[OtherExecution]:
 @asynccontextmanager
 async def in_place_of_ours(stage: Stage) -> AsyncIterator[OtherExecution]:
     """Have another execution service while ours is not there; at the end it is back."""
-    await stage.call(topics.MODULE_REMOVE, {"name": topics.JOB_EXEC})
+    await stage.remove(topics.JOB_EXEC)
     async with _opened(stage) as other:
         yield other
     await stage.load(topics.JOB_EXEC)
@@ -235,17 +236,20 @@ async def start_fails(stage: Stage) -> None:
         other.starts.clear()
         await other.hello()
         for each, expected in {**dict.fromkeys(jobs, True), failing: False, late: False}.items():
-            await _started_again(other, each, expected)
+            await _started_again(other, each, expected=expected)
         for each in (*jobs, failing, late):
             stage.must_run(each, "32.impl.6")
             other.ended(each)
 
 
-async def _started_again(other: OtherExecution, jobid: int, expected: bool) -> None:
+async def _started_again(other: OtherExecution, jobid: int, *, expected: bool) -> None:
+    """Wait for a start with this `reattach`, and answer it as the edition has it. Raises Stuck."""
     found = await other.started(jobid, says=not expected)
     if found != expected:
         name = format_fluid(jobid, "f58")
         raise Stuck(f"reattach of job {name}: expected {expected}, got {found}", "32.start.9")
+    if expected and other.edition.tells_reattached:
+        other.told(jobid, StartType.REATTACHED)
 
 
 @OTHER_EXECUTION_ACTS.act(
@@ -254,7 +258,7 @@ async def _started_again(other: OtherExecution, jobid: int, expected: bool) -> N
     ("32.start.9", "32.criteria.6", UNHARMED),
 )
 async def away(stage: Stage) -> None:
-    await stage.call(topics.MODULE_REMOVE, {"name": topics.JOB_EXEC})
+    await stage.remove(topics.JOB_EXEC)
     async with _opened(stage) as first:
         jobs = await on_all_nodes(stage, first, 3)
         asked = await stage.submit()

@@ -41,7 +41,7 @@ def asked_for(stage: Stage, jobids: list[int]) -> list[int]:
 async def limited(stage: Stage) -> None:
     async with scheduling(stage, LIMIT) as other:
         jobs = [await stage.submit(run_s=LONG_S) for _ in range(LIMIT + 3)]
-        requests = [await other.wanted(each) for each in jobs[:LIMIT]]
+        requests = [await other.wanted(each, clause="27.criteria.5") for each in jobs[:LIMIT]]
         other.annotate(requests[0], {"sched": {"reason_pending": "an exercise"}})
         await seen(stage, jobs[-1])
         _must_be_asked(stage, jobs, LIMIT, "27.ready.8")
@@ -144,7 +144,7 @@ async def granted_though_canceled(stage: Stage) -> None:
 @OTHER_SCHEDULER_ACTS.act(
     "a request for resources is answered with an error",
     "nothing is sent to the scheduler any more before it has said hello and ready again",
-    ("27.impl.12", "27.impl.14", "27.finalization.2", "27.finalization.5"),
+    ("27.impl.12", "27.impl.14", "27.finalization.2", "27.finalization.5", "27.ready.12"),
 )
 async def alloc_fails(stage: Stage) -> None:
     async with scheduling(stage) as other:
@@ -160,8 +160,9 @@ async def alloc_fails(stage: Stage) -> None:
         await stage.event(jobs[3], "clean", "27.finalization.2")
         await stage.cancel(jobs[0])
         await stage.event(jobs[0], "release")
-        await other.serve()
-        if [each["id"] for each in other.held] != [jobs[0]]:
+        if (found := await other.serve()) != 3:
+            raise Stuck(f"three jobs wait, and sched-ready is answered with {found}", "27.ready.12")
+        if [each.get("id") for each in other.held] != [jobs[0]]:
             raise Stuck("one job holds resources, and hello tells of another", "27.hello.4")
         await other.freed(jobs[0])
         for rank, jobid in enumerate((jobs[2], jobs[1], late)):
@@ -187,7 +188,7 @@ async def free_fails(stage: Stage) -> None:
         late = await stage.submit()
         await seen(stage, jobs[0])
         await other.serve()
-        if sorted(each["id"] for each in other.held) != sorted(jobs):
+        if sorted(each.get("id", 0) for each in other.held) != sorted(jobs):
             raise Stuck(f"hello tells of {len(other.held)} jobs; expected 3", "27.hello.4")
         await other.freed(jobs[1])
         await other.grant(await other.wanted(late), 1)

@@ -7,14 +7,22 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from flux_trio.broker import Handle
+from flux_trio.config import DURATION_KEY
 from flux_trio.editions.kvs import CommitValues
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, Hello, Ready
-from flux_trio.formats import ResourceSet, format_fluid, format_r, job_key
+from flux_trio.formats import ResourceSet, format_fluid, format_r, job_key, value_at
 from flux_trio.lab.exercise.stage import Stage, Stuck
 from flux_trio.lab.exercise.substitute_services import StandIn
 from flux_trio.messages import Errno, Request, respond, respond_error, respond_stream, topics
 
 NAME: Final = "other-scheduler"
+OWED: Final = {
+    topics.SCHED_ALLOC: "27.alloc.1",
+    topics.SCHED_CANCEL: "27.exceptions.2",
+    topics.SCHED_EXPIRATION: "27.expiration.1",
+    topics.SCHED_FREE: "27.free.1",
+}
+"""The clause that is broken if a request does not come."""
 
 
 class OtherScheduler(StandIn):
@@ -28,17 +36,19 @@ class OtherScheduler(StandIn):
         """What the last hello has told."""
         self._waiting: list[Request] = []
 
-    async def serve(self, limit: int | None = None) -> int:
-        """Say hello and ready; return how many jobs wait."""
+    async def serve(self, limit: int | None = None) -> object:
+        """Say hello and ready; return `count`, how many jobs wait."""
         edition = self._on.edition
         hello = edition.sched_hello.write(Hello(partial_ok=True))
         async with self._peer.stream(topics.SCHED_HELLO, hello) as told:
             self.held = [each async for each in told]
         mode = Ready("unlimited") if limit is None else Ready("limited", limit)
         answer = await self._peer.call(topics.SCHED_READY, edition.sched_ready.write(mode))
-        return int(answer["count"])
+        return (answer or {}).get("count")
 
-    async def wanted(self, jobid: int, topic: str = topics.SCHED_ALLOC) -> Request:
+    async def wanted(
+        self, jobid: int, topic: str = topics.SCHED_ALLOC, clause: str = ""
+    ) -> Request:
         """Return the next request about a job; those about others are kept. Raises Stuck."""
         what = f"{topic} of job {format_fluid(jobid, 'f58')}"
         with self._on.deadline():
@@ -47,14 +57,14 @@ class OtherScheduler(StandIn):
                     if request.topic == topic and about(request) == jobid:
                         return self._waiting.pop(at)
                 self._waiting += filter(_is_request, await self._peer.receive())
-        raise Stuck(f"{what}: not within {self._on.deadline_s:g} s")
+        raise Stuck(f"{what}: not within {self._on.deadline_s:g} s", clause or OWED.get(topic, ""))
 
     async def grant(self, asked: Request, rank: int = 0, **annotations: Any) -> None:
         """Give a job a core of a node, when its R is stored."""
-        assert isinstance(asked.payload, dict)
-        jobid, now = asked.payload["id"], self._on.now()
-        duration = asked.payload["jobspec"]["attributes"]["system"].get("duration", 0)
-        machine, end = self._on.machine, now + duration if duration else 0.0
+        jobid, now = about(asked), self._on.now()
+        payload = asked.payload if isinstance(asked.payload, dict) else {}
+        duration = value_at(payload.get("jobspec"), DURATION_KEY)
+        machine, end = self._on.machine, now + duration if isinstance(duration, float) else 0.0
         core = next(iter(machine.cores(rank)))
         resources = ResourceSet.build([(rank, 1 << core, 0)], machine.hostname)
         resources = resources.with_times(now, end).with_nslots(1)
@@ -97,7 +107,8 @@ class OtherScheduler(StandIn):
 def about(request: Request) -> int:
     """Return the job that a request is about; 0 if it does not say so."""
     payload = request.payload if isinstance(request.payload, dict) else {}
-    return int(payload.get("id", 0))
+    found = payload.get("id")
+    return found if isinstance(found, int) else 0
 
 
 def _is_request(message: object) -> bool:
@@ -107,7 +118,7 @@ def _is_request(message: object) -> bool:
 @asynccontextmanager
 async def scheduling(stage: Stage, limit: int | None = None) -> AsyncIterator[OtherScheduler]:
     """Have a scheduler in place of ours that does what the act says; at the end ours is back."""
-    await stage.call(topics.MODULE_REMOVE, {"name": topics.SCHED})
+    await stage.remove(topics.SCHED)
     async with stage.visit(NAME) as handle:
         handle.register(topics.SCHED)
         other = OtherScheduler(stage, handle)

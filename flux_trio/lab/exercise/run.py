@@ -253,24 +253,37 @@ class _Play:
 
     async def _with(self, instance: Instance, stage: Stage, *, must_serve: bool) -> list[Ended]:
         instance.trace.add_sink(stage.observe)
-        done: list[Ended] = []
         try:
-            if must_serve and (failed := await self._begun(stage)):
-                return [failed]
-            for act in self.acts:
-                self.report.begins(act)
-                done.append(await self._ended(act, stage))
-                self.report.ended(done[-1])
-                if not done[-1].is_clean:
-                    break
-            if done[-1].is_clean:
-                await _watched(stage, partial(self._come_to_rest, stage))
+            done = await Acting(self.acts, self.report, self.jury).all_on(
+                stage, must_serve=must_serve
+            )
         finally:
             instance.trace.remove_sink(self.jury.observe)  # it judges what is at rest before
             await stage.program.end()
             instance.trace.remove_sink(stage.observe)
-        if done[-1].is_clean:
-            done[-1] = self.jury.at_rest(done[-1])
+        return self.jury.all_at_rest(done)
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Acts, who is told of them, and who judges them."""
+
+    acts: Sequence[Act]
+    report: Report
+    jury: Jury
+
+    async def all_on(self, stage: Stage, *, must_serve: bool) -> list[Ended]:
+        """Play acts until one of them goes wrong; return those that have ended, at least one."""
+        done: list[Ended] = []
+        if must_serve and (failed := await self._begun(stage)):
+            return [failed]
+        for act in self.acts:
+            self.report.begins(act)
+            done.append(await self._ended(act, stage))
+            self.report.ended(done[-1])
+            if not done[-1].is_clean:
+                return done
+        await _watched(stage, partial(self._come_to_rest, stage))
         return done
 
     async def _come_to_rest(self, stage: Stage) -> None:

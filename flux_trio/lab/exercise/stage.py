@@ -40,8 +40,8 @@ _NAMED_MAX: Final = 3  # jobs that a cause names
 LOOK_S: Final = 0.1
 """How often, in seconds, a stage looks whether the program runs, and whether it is idle."""
 
-Visit = Callable[[str], AbstractAsyncContextManager[Handle]]
-"""A function that opens a further client of the instance."""
+Visit = Callable[..., AbstractAsyncContextManager[Handle]]
+"""A function that opens a further client of the instance: a name, and the owner's or a `userid`."""
 
 _LAST: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
     topics.SCHED_ALLOC: lambda answer: answer.get("type") != AllocType.ANNOTATE,
@@ -159,10 +159,10 @@ class Stage:
                     self._answers[topic, payload.get("id")] = payload.get("type")
 
     @asynccontextmanager
-    async def visit(self, name: str) -> AsyncIterator[Handle]:
-        """Open a further client of the exercise."""
+    async def visit(self, name: str, userid: int | None = None) -> AsyncIterator[Handle]:
+        """Open a further client of the exercise, a guest with a `userid` of its own."""
         self._router.clients.add(name)
-        async with self._visit(name) as handle:
+        async with self._visit(name, userid=userid) as handle:
             self._router.own.add(handle.name)
             yield handle
 
@@ -276,10 +276,10 @@ class Stage:
             text = f"{refused} was refused, and the program runs on for {self.deadline_s:g} s"
             raise Stuck(text, clause)
 
-    async def asked(self, topic: str, jobid: int, times: int = 1) -> None:
+    async def asked(self, topic: str, jobid: int, times: int = 1, clause: str = "") -> None:
         """Wait until the program has been asked something about a job so often. Raises Stuck."""
         what = f"{topic} of job {format_fluid(jobid, 'f58')}"
-        await self.until(what, lambda: self._asked[topic, jobid] >= times)
+        await self.until(what, lambda: self._asked[topic, jobid] >= times, clause)
 
     def times_asked(self, topic: str, jobid: int) -> int:
         """Return how often somebody was asked something about a job."""
@@ -375,6 +375,11 @@ class Stage:
         (jobid,) = await self._submit([_jobspec(command, **shape)], urgency)
         return jobid
 
+    async def submit_from(self, guest: Handle, **shape: Any) -> int:
+        """Submit a simulated job as a guest does, and return its id."""
+        (jobid,) = await self._submit([_jobspec((), **shape)], handle=guest)
+        return jobid
+
     async def submit_all(self, count: int, *, checked: bool = True, **shape: Any) -> list[int]:
         """Submit equal simulated jobs at once, as `submit` does, and return their ids in order.
 
@@ -392,15 +397,19 @@ class Stage:
         raise Stuck(f"job {format_fluid(jobid, 'f58')} was not rejected", clause)
 
     async def _submit(
-        self, jobspecs: Sequence[Mapping[str, Any]], urgency: int = URGENCY_DEFAULT, flags: int = 0
+        self,
+        jobspecs: Sequence[Mapping[str, Any]],
+        urgency: int = URGENCY_DEFAULT,
+        flags: int = 0,
+        handle: Handle | None = None,
     ) -> list[int]:
         found: list[int] = []
-        payloads = [{"jobspec": each, "urgency": urgency, "flags": flags} for each in jobspecs]
+        payloads = [self.submission(each, urgency, flags) for each in jobspecs]
         with self.deadline():
             async with AsyncExitStack() as opened:
                 answers = [
                     await opened.enter_async_context(
-                        self._handle.stream(topics.INGEST_SUBMIT, each, Flag.NONE)
+                        (handle or self._handle).stream(topics.INGEST_SUBMIT, each, Flag.NONE)
                     )
                     for each in payloads
                 ]
@@ -408,6 +417,10 @@ class Stage:
             self.jobs += found
             return found
         raise Stuck(f"no answer to {topics.INGEST_SUBMIT} within {self.deadline_s:g} s")
+
+    async def remove(self, module: str) -> None:
+        """End the scheduler or the execution service, a module."""
+        await self.call(topics.MODULE_REMOVE, {"name": module})
 
     async def load(self, module: str) -> None:
         """Load a module again that was removed, and wait until it serves. Raises Stuck."""
@@ -418,10 +431,19 @@ class Stage:
         await self._until_it_serves(topics.MODULE_RELOAD, module)
 
     async def _until_it_serves(self, how: str, module: str) -> None:
-        topic = topics.EXEC_HELLO if module == topics.JOB_EXEC else topics.SCHED_READY
+        topic = self.first_answer_to(module)
         before = self._answered[topic]
         await self.call(how, {"name": module})
         await self.until(f"answer to {topic}", lambda: self._answered[topic] > before)
+
+    @staticmethod
+    def first_answer_to(module: str) -> str:
+        """Return the topic of the request by whose answer a module serves."""
+        return topics.EXEC_HELLO if module == topics.JOB_EXEC else topics.SCHED_READY
+
+    def submission(self, jobspec: Mapping[str, Any], urgency: int, flags: int) -> dict[str, Any]:
+        """Return the payload of a submission."""
+        return {"jobspec": jobspec, "urgency": urgency, "flags": flags}
 
     async def cancel(self, jobid: int) -> None:
         """Cancel a job, unless it is inactive already."""

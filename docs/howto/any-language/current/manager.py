@@ -218,7 +218,7 @@ class Manager:
             noutstanding += 1
             job.asked = True
             spec = without_environment(job.spec)
-            about = {"priority": job.priority, "userid": job.userid, "t_submit": job.t_submit}
+            about: Any = {"priority": job.priority, "userid": job.userid, "t_submit": job.t_submit}
             self.unsent.append(request(topics.SCHED_ALLOC, id=job.id, jobspec=spec, **about))
 
     def waiting(self) -> list[Job]:
@@ -231,7 +231,7 @@ class Manager:
         self.scheduler = hello.sender
         for job in self.jobs.values():
             if job.allocated:
-                held = {"id": job.id, "priority": job.priority}
+                held: dict[str, Any] = {"id": job.id, "priority": job.priority}
                 held |= {"userid": job.userid, "t_submit": job.t_submit}
                 self.answer(respond_stream(hello, held))
         self.answer(end_of_stream(hello))
@@ -348,7 +348,8 @@ class Manager:
         return job
 
     def raise_exception(self, asked: Request) -> None:
-        job, payload = self.job_of(asked), dict[str, Any](asked.payload or {})
+        payload: Any = asked.payload
+        job = self.job_of(asked)
         about = {"note": payload.get("note", ""), "userid": asked.userid}
         if not 0 <= payload["severity"] <= 7:
             raise FluxError(Errno.EINVAL, f"severity: expected 0 to 7, got {payload['severity']}")
@@ -356,7 +357,8 @@ class Manager:
         self.answer(respond(asked))
 
     def urgency(self, asked: Request) -> None:
-        job, payload = self.job_of(asked), dict[str, Any](asked.payload or {})
+        payload: Any = asked.payload
+        job = self.job_of(asked)
         old, new = job.urgency, payload["urgency"]
         if not 0 <= new <= EXPEDITED or (new > DEFAULT and not asked.is_owner):
             raise FluxError(Errno.EINVAL, f"urgency: expected 0 to {EXPEDITED}, got {new}")
@@ -368,7 +370,8 @@ class Manager:
 
     async def update(self, asked: Request) -> None:
         """A job gets another time limit, if the scheduler has nothing against it once it runs."""
-        job, payload = self.job_of(asked), dict[str, Any](asked.payload or {})
+        payload: Any = asked.payload
+        job = self.job_of(asked)
         updates = payload["updates"]
         if list(updates) != [DURATION] or job.state > RUN:
             raise FluxError(Errno.EINVAL, f"expected {DURATION} of a job that waits or runs")
@@ -382,7 +385,7 @@ class Manager:
     async def expire(self, job: Job, duration: float) -> int:
         """Ask for another expiration of what a job holds, and return it. Raises FluxError."""
         assert job.r is not None  # it runs
-        begin = job.r["execution"]["starttime"]
+        begin: float = job.r["execution"]["starttime"]
         expiration = math.ceil(begin + duration)
         if self.is_ready:
             try:
@@ -468,7 +471,7 @@ class Manager:
         try:
             if response.errnum:
                 raise FluxError(response.errnum, response.error_text)
-            answer = dict[str, Any](response.payload or {})
+            answer: Any = response.payload
             match response.topic:
                 case topics.SCHED_ALLOC:
                     self.alloc_answered(answer)
