@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import codec
+from flux_trio.editions.codec import Codec, as_payload, codec
 from flux_trio.editions.common import CreditKey
 from flux_trio.formats import EVENTLOG, PerResource
 from flux_trio.formats.meanings import JobId, JobRow, Time
@@ -209,8 +209,11 @@ def one_row(listed: Row) -> Payload:
     return {"job": listed}
 
 
-class JobStats(msgspec.Struct, frozen=True):
-    """The job-list.job-stats response: jobs by state, and how those that are over ended."""
+class JobStats(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The job-list.job-stats response: jobs by state, and how those that are over ended.
+
+    Each of `queues` has a name, and no queues.
+    """
 
     job_states: dict[str, int]
     successful: int
@@ -218,7 +221,8 @@ class JobStats(msgspec.Struct, frozen=True):
     canceled: int
     timeout: int
     inactive_purged: int
-    queues: list[Any] = []
+    name: str | None = None
+    queues: list[JobStats] | None = None
 
 
 LOOKUP_JSON_DECODE: Final = 1  # flux-core, libjob/job.h
@@ -325,7 +329,7 @@ class InfoStats(msgspec.Struct, frozen=True):
 
 LIST: Final = codec(List)
 LIST_ID: Final = codec(ListId)
-JOB_STATS: Final = codec(JobStats)
+JOB_STATS: Final[Codec[JobStats]] = Codec(as_payload, codec(JobStats).read)
 LOOKUP: Final = codec(Lookup)
 WATCH: Final = codec(Watch)
 INFO_STATS: Final = codec(InfoStats)

@@ -253,6 +253,13 @@ class JobException(msgspec.Struct, frozen=True):
     wait_status: WaitStatus | None = None
 
 
+class QueueCounts(msgspec.Struct, frozen=True):
+    """What job-list reads of a job-manager.stats-get response; `queues` as in `Stats`."""
+
+    queues: dict[str, dict[str, int]]
+
+
+STATS: Final = codec(QueueCounts)
 RAISE: Final = codec(Raise)
 RAISE_ALL: Final = codec(RaiseAll)
 COUNTED: Final = codec(Counted)

@@ -228,6 +228,12 @@ def test_a_sentinel_follows_what_is_there_already(listed: ListedJobs) -> None:
     assert (errnum, later["event"]) == (0, format_event(ending()[0]))
 
 
+def test_a_sentinel_follows_the_whole_log_of_a_job_that_is_over(listed: ListedJobs) -> None:
+    got = listed.ask(WATCH, {"id": 3, "path": "eventlog", "flags": 2}, streaming=True)
+    assert [payload for _, payload in got[-2:]] == [None, None]
+    assert (got[-2][0], got[-1][0]) == (0, Errno.ENODATA)
+
+
 def test_a_sentinel_comes_first_if_there_is_nothing_yet(listed: ListedJobs) -> None:
     path = "guest.foobar"
     assert listed.ask(WATCH, {"id": 2, "path": path, "flags": 3}, streaming=True) == [(0, None)]

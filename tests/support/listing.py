@@ -40,6 +40,7 @@ class ListedJobs:
         self.lookups: list[str] = []  # keys that were looked up
         self.sent: list[Response] = []
         self.asked_exec: list[Request] = []  # requests to the execution service
+        self.asked_manager: list[Request] = []  # for the numbers of each queue
         self.waits = False
         self.answers: list[Response] = []
 
@@ -157,6 +158,8 @@ class ListedJobs:
                     self.answers += self.kvs.take(action, NAME)
                 case Request() if service_of(action.topic) == topics.JOB_EXEC:
                     self.asked_exec.append(action)
+                case Request() if action.topic == topics.JOB_STATS:
+                    self.asked_manager.append(action)
                 case Request():
                     assert action.topic == topics.JOB_JOURNAL
                     self.journal = action

@@ -42,6 +42,7 @@ from flux_trio.cores.job_list.exchange import (
     LogChanged,
     LogRead,
     OutputStored,
+    QueuesCounted,
     RecordRead,
     SliceRead,
     StrayLog,
@@ -264,6 +265,9 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             case IdRead(request) as read:
                 self._asked.ended(request, response.matchtag)
                 self._listings.answer_id(read, response)
+            case QueuesCounted(request):
+                self._asked.ended(request, response.matchtag)
+                self._listings.queues_counted(request, response)
             case RecordRead(request, jobid):
                 self._asked.ended(request, response.matchtag)
                 self._call_about(request, jobid, response)

@@ -113,6 +113,12 @@ class UpdatedRead(msgspec.Struct, frozen=True):
     stream: StreamKey
 
 
+class QueuesCounted(msgspec.Struct, frozen=True):
+    """Answers how many active jobs each queue has, for a job-stats request."""
+
+    request: Request
+
+
 ScanCall: TypeAlias = ActiveListed | ActiveLogs | EndedPage | StrayLog
 JobListCall: TypeAlias = (
     ScanCall
@@ -126,6 +132,7 @@ JobListCall: TypeAlias = (
     | LogRead
     | JobCounted
     | UpdatedRead
+    | QueuesCounted
 )
 JobListTimer: TypeAlias = Literal["job-manager.journal", "slice", "stats"] | int
 """The journal's topic, for the next attempt to open it; `SLICE_TIMER`, for the next slice of its

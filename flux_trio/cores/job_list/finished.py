@@ -12,9 +12,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from flux_trio.cores.job_index import mark_of
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.editions.job_list import JobStats
@@ -98,12 +99,17 @@ class _Block:
 
 
 class Finished(Part):
-    """The finished jobs that are known by now; `counts` has the number of jobs by result."""
+    """The finished jobs that are known by now; `counts` has the number of jobs by result.
+
+    `by_queue` has it by the mark of their queue and their result, `purged` by the mark alone.
+    """
 
     _blocks: list[_Block]
     _firsts: list[Place]
     counts: Counter[int]
+    by_queue: Counter[tuple[int, int]]
     npurged: int
+    purged: Counter[int]
     _known_from: Place | None
     _purged: set[Place]
 
@@ -111,7 +117,9 @@ class Finished(Part):
         self._blocks = []  # each has at least one job
         self._firsts = []  # of each block
         self.counts = Counter()
+        self.by_queue = Counter()
         self.npurged = 0  # since the start
+        self.purged = Counter()
         self._known_from = None  # every job from this place on is known; None if every job is
         self._purged = set()  # since the next page was asked for: it may still have them
 
@@ -125,6 +133,7 @@ class Finished(Part):
         self._blocks.clear()
         self._firsts.clear()
         self.counts.clear()
+        self.by_queue.clear()
         self._known_from = NEWEST
         self._purged.clear()
 
@@ -155,6 +164,7 @@ class Finished(Part):
             return
         block.insert(at, job)
         self.counts[job.result] += 1
+        self.by_queue[job.queue, job.result] += 1
         if not at:
             self._firsts[number] = place
         if len(block) > page_size(BLOCK_MAX):
@@ -175,6 +185,8 @@ class Finished(Part):
         if at == len(block) or block.place(at) != place:
             return
         self.counts[block.results[at]] -= 1
+        self.by_queue[block.queues[at], block.results[at]] -= 1
+        self.purged[block.queues[at]] += 1
         block.delete(at)
         if len(block):
             self._firsts[number] = block.place(0)
@@ -213,10 +225,35 @@ class Finished(Part):
 _STATES: Final = tuple(state for state in JobState if state is not JobState.NEW)
 
 
-def job_stats(counts: Counter[int], finished: Finished) -> JobStats:
-    """Return the response; `counts` are numbers of active jobs by state."""
-    results = {result: finished.counts[result] for result in JobResult}
+def job_stats(
+    counts: Counter[int], finished: Finished, queues: Mapping[str, Mapping[str, int]]
+) -> JobStats:
+    """Return the response; `counts` are numbers of active jobs by state.
+
+    `queues` has the names of all queues, and of the active jobs of each the numbers by the name of
+    their state. A queue that no job has named yet is left out.
+    """
     states = {state.name.lower(): counts[state] for state in _STATES}
+    results = {result: finished.counts[result] for result in JobResult}
+    by_queue = [_of_queue(name, active, finished) for name, active in sorted(queues.items())]
+    known = [each for each in by_queue if each.job_states["total"] or each.inactive_purged]
+    return _stats_of(None, states, results, finished.npurged, known)
+
+
+def _of_queue(name: str, active: Mapping[str, int], finished: Finished) -> JobStats:
+    mark = mark_of(name)
+    results = {result: finished.by_queue[mark, result] for result in JobResult}
+    return _stats_of(name, active, results, finished.purged[mark])
+
+
+def _stats_of(
+    name: str | None,
+    counts: Mapping[str, int],
+    results: Mapping[JobResult, int],
+    npurged: int,
+    queues: list[JobStats] | None = None,
+) -> JobStats:
+    states = {state.name.lower(): counts.get(state.name.lower(), 0) for state in _STATES}
     states["inactive"] = sum(results.values())
     states["total"] = sum(states.values())
     return JobStats(
@@ -225,5 +262,7 @@ def job_stats(counts: Counter[int], finished: Finished) -> JobStats:
         failed=results[JobResult.FAILED],
         canceled=results[JobResult.CANCELED],
         timeout=results[JobResult.TIMEOUT],
-        inactive_purged=finished.npurged,
+        inactive_purged=npurged,
+        name=name,
+        queues=queues,
     )

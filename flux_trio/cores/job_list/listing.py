@@ -12,6 +12,8 @@ known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from itertools import takewhile
 from typing import Final
 
@@ -22,7 +24,13 @@ from flux_trio.cores.job_list.changes import Changes
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.constraint import ANY_STATE, parse_constraint
 from flux_trio.cores.job_list.details import Details
-from flux_trio.cores.job_list.exchange import Exchange, IdRead, SliceRead, WaitingRequests
+from flux_trio.cores.job_list.exchange import (
+    Exchange,
+    IdRead,
+    QueuesCounted,
+    SliceRead,
+    WaitingRequests,
+)
 from flux_trio.cores.job_list.finished import Finished, job_stats
 from flux_trio.cores.job_list.line import Line
 from flux_trio.cores.job_list.one_list import Listing
@@ -33,7 +41,7 @@ from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.streams import Credit, Streams
-from flux_trio.editions import job_list
+from flux_trio.editions import job_list, job_requests
 from flux_trio.editions.common import canceled
 from flux_trio.editions.job_list import Facts
 from flux_trio.messages import (
@@ -47,6 +55,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     respond_stream,
+    topics,
 )
 from flux_trio.protocols import ACTIVE
 
@@ -165,8 +174,27 @@ class Listings(Part):
         self.tell_stats(request)
 
     def tell_stats(self, request: Request) -> None:
-        """Answer job-list.job-stats, or go on with its stream."""
-        counted = job_stats(self._records.counts, self._finished)
+        """Answer job-list.job-stats, or go on with its stream.
+
+        With queues, the job manager is asked first: it knows the queue of each active job.
+        """
+        if self.config.queues:
+            tag = self._exchange.ask(topics.JOB_STATS, None, QueuesCounted(request))
+            self._asked.began(request, tag)
+        else:
+            self._tell_stats(request, {})
+
+    def queues_counted(self, request: Request, response: Response) -> None:
+        """Take the numbers of active jobs by queue; without a job manager there are none."""
+        counted: dict[str, dict[str, int]] = {name: {} for name in self.config.queues}
+        with suppress(FluxError):
+            if not response.errnum:
+                told = job_requests.STATS.read(response).queues
+                counted |= {name: told[name] for name in counted if name in told}
+        self._tell_stats(request, counted)
+
+    def _tell_stats(self, request: Request, queues: Mapping[str, Mapping[str, int]]) -> None:
+        counted = job_stats(self._records.counts, self._finished, queues)
         answer = respond_stream if request.is_streaming else respond
         self._exchange.send(answer(request, job_list.JOB_STATS.write(counted)))
 

@@ -315,6 +315,7 @@ class Watches(Part):
             for each in lines:
                 self._send_line(watch, each)
             if watch.is_last and watch.path == EVENTLOG and _is_clean(line):
+                self._send_sentinel(watch)
                 self._end(watch, end_of_stream(watch.request))  # nothing of the job comes later
                 return
         if watch.asked or watch.has_line:  # without credit
