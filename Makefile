@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # A test that hangs is named, with what each of its threads does, and the others go on.
-PYTEST := $(BIN)/python -m pytest --timeout=900 --timeout-method=thread
+PYTEST := $(BIN)/python -m pytest --timeout=300 --timeout-method=thread
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))

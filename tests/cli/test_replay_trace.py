@@ -329,22 +329,6 @@ def test_story_has_no_steps(trace: Path) -> None:
         assert "--story tells no single turns: expected it without --step" in result.stderr
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "replay-a-trace.md"
-
-
-def test_commands_of_the_page_say_what_it_has(trace: Path) -> None:
-    blocks = [block.split("```")[0] for block in PAGE.read_text().split("```console\n")[1:]]
-    replays = [block for block in blocks if block.startswith("$ flux-trio replay")]
-    assert len(replays) == 4
-    for block in replays:
-        command, *said = block.splitlines()
-        words = command.removeprefix("$ flux-trio replay ").split()
-        result = replay(*(str(trace) if word == "trace.jsonl" else word for word in words))
-        assert result.exit_code == 0
-        if said and said[0].startswith("every core"):
-            assert result.stdout.split()[:-2] == said[0].split()[:-2]
-
-
 # --- the prompt
 
 

@@ -40,6 +40,7 @@ SHELL_OPTIONS: Final = frozenset(
         "rlimit",
         "signal",
         "taskmap",
+        "verbose",
     }
 )
 """The shell options that have an effect here; others stay in the jobspec."""
