@@ -459,7 +459,7 @@ def test_input_goes_to_the_tasks_that_it_names_and_not_after_their_end() -> None
     (closed,) = script(asked(STDIN, data("b", rank="0-1")))
     assert (closed.errnum, closed.error_text) == (
         Errno.EPIPE,
-        "job ƒ8: task 0-1: its input is closed",
+        "job ƒ8: task 0-1: Broken pipe: its input is closed",
     )
     (feed,) = to_shell(script(asked(STDIN, data("b"))))
     assert feed == Feed(7, b"b", False)

@@ -100,7 +100,9 @@ class Inputs(Part):
         name = format_fluid(job.id, "f58")
         tasks = _tasks_of(job, payload)
         if not job.input_open or tasks & ~job.input_open:
-            raise FluxError(Errno.EPIPE, f"job {name}: task {payload.ranks}: its input is closed")
+            broken = FluxError(Errno.EPIPE).text
+            text = f"job {name}: task {payload.ranks}: {broken}: its input is closed"
+            raise FluxError(Errno.EPIPE, text)
         job.input_bytes += len(payload.data)
         if job.input_bytes > job.input_rules.limit:
             if not job.stopping:
