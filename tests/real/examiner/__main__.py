@@ -1,8 +1,8 @@
 """Examines flux-trio with flux-core's own tests: `python -m tests.real.examiner [FILE...]`.
 
 `FLUX_SOURCE` names a tree of flux-core's source, built, in which `make check TESTS=` was run;
-`flux` is on PATH. Exits 1 if a case that passed before fails. `--write` writes `results.toml` and,
-when all files were played, the page.
+`flux` is on PATH. Exits 1 if a case that passed before fails. `--write` writes `results.toml` and
+the page, which names the scripts that were not played.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def main() -> int:
             HEAD + tomli_w.dumps({file: whole[file] for file in files() if file in whole})
         )
         version = subprocess.run(["flux", "version"], capture_output=True, text=True, check=True)
-        if not asked.files:
-            PAGE.write_text(page(whole, table("exempt"), table("reasons"), version.stdout))
+        told = page(whole, table("exempt"), table("reasons"), version.stdout, found)
+        PAGE.write_text(told)
     return 1 if lost else 0
 
 

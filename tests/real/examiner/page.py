@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ flux-core's. Cases are counted, not files. Each script is played three times:
 - in an instance of flux-core. A case that fails or is skipped there is *not here*: the machine of
   the run lacks something, and nothing is learned from it.
 - with no instance at all, as a control. What passes there *needs none*, and does not count.
-- in an instance of flux-trio.
+- in an instance of flux-trio. `ARGS=--ours` plays it there alone: what counts stays as it was.
 
 *Exempt* is only what loads a shared library or calls `flux exec`, with what depends on that
 (`tests/real/examiner/exempt.toml`); the list was written before the first run. What remains counts.
@@ -40,8 +40,12 @@ def page(
     exempt: Mapping[str, Mapping[str, str]],
     reasons: Mapping[str, Mapping[str, Any]],
     version: str,
+    played: Collection[str],
 ) -> str:
-    """Return the page about the results, with the versions of `flux version` and the date."""
+    """Return the page about the results, with the versions of `flux version` and the date.
+
+    The scripts in `played` were played just now, the others before.
+    """
     core = dict(line.split(":", 1) for line in version.splitlines() if ":" in line)
     passes, counted = share(results)
     return "\n".join(
@@ -50,7 +54,7 @@ def page(
             f"These results are of {datetime.now(UTC):%Y-%m-%d}, with flux-trio {__version__}"
             f" and flux-core {core['commands'].strip()}: **{passes} of {counted} cases that count"
             f" pass, {100 * passes / counted:.1f} %**. A case that takes longer than its script"
-            " allows fails, so a busy machine passes fewer.",
+            f" allows fails, so a busy machine passes fewer.{_older(results, played)}",
             "",
             *_table(results),
             "",
@@ -70,6 +74,14 @@ def page(
             "",
         ]
     )
+
+
+def _older(results: Results, played: Collection[str]) -> str:
+    """Say which results are of earlier runs."""
+    older = [f"`{name}`" for name in results if name not in played]
+    if not older:
+        return ""
+    return f" The results of these scripts are of an earlier run: {', '.join(older)}."
 
 
 def _table(results: Results) -> Iterator[str]:

@@ -133,17 +133,20 @@ def test_each_failure_of_the_results_has_its_reason() -> None:
     assert outdated(results, reasons) == []
 
 
-def test_the_page_says_what_the_results_say() -> None:
+@pytest.mark.parametrize("played", [["x.t"], []])
+def test_the_page_says_what_the_results_say(played: list[str]) -> None:
     told = page(
         RECORDED,
         {"x.t": {"d": "calls flux exec"}},
         {"x.t": {"b": {"kind": "broker", "reason": "asks for an attribute"}}},
         "commands:    \t\t0.88.0\n",
+        played,
     )
     assert "| x.t | 3 | 0 | 1 | 0 | 2 | 1 |" in told
     assert "**1 of 2 cases that count pass, 50.0 %**" in told
     assert "- x.t: `b`: asked of flux-core's broker alone: asks for an attribute." in told
     assert "- x.t: `d`: calls flux exec" in told
+    assert ("of an earlier run: `x.t`." in told) == (not played)
 
 
 def test_what_counts_is_as_recorded_when_a_file_is_played_with_us_alone() -> None:
