@@ -86,7 +86,8 @@ class Knowledge:
                 self._taking.discard(party)
         elif kind == MODULE and record.data is not None:
             is_apart = record.data.get("process") is True
-            (self._apart.add if is_apart else self._apart.discard)(record.data.get("module", ""))
+            name = str(record.data.get("module"))  # a trace may say anything
+            (self._apart.add if is_apart else self._apart.discard)(name)
 
     def takes_at_once(self, party: str) -> bool:
         """Whether the trace shows when `party` takes a message, and not when it was forwarded."""

@@ -114,9 +114,10 @@ def _fold_administered(
         if name in (was.party, topics.RESOURCE) and what in ENDS:  # of clients that are gone
             undrained = (was.drained & was.excluded) | was.undraining  # that may be stored
             unsure = was.unsure | undrained
+            was = was.but(down=NONE, excluded=NONE, is_noted=False)
             return _unanswered(was.but(unsure=unsure, undraining=NONE), was.asked)
-        is_new = name == was.party and what == "started"
-        return was.but(down=NONE, excluded=NONE) if is_new else was
+        # It may note what it has read before it says that it has started.
+        return was.but(is_noted=True) if name == was.party and what == "started" else was
     if topic_of(record) in (topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN):
         return _after_drain(was, record)
     if record.message is not None:
