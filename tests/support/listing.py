@@ -150,12 +150,7 @@ class ListedJobs:
         for action in actions:
             match action:
                 case Request() if service_of(action.topic) == topics.KVS:
-                    assert isinstance(action.payload, dict)
-                    if action.topic == topics.KVS_LOOKUP:
-                        self.lookups.append(action.payload["key"])
-                    elif action.topic == topics.KVS_OWN.lookup_all:
-                        self.lookups += action.payload["keys"]
-                    self.answers += self.kvs.take(action, NAME)
+                    self._ask_kvs(action)
                 case Request() if service_of(action.topic) == topics.JOB_EXEC:
                     self.asked_exec.append(action)
                 case Request() if action.topic == topics.JOB_STATS:
@@ -175,3 +170,11 @@ class ListedJobs:
                     raise AssertionError(f"unexpected action {action!r}")
         if not self.waits:
             self.let_kvs_answer()
+
+    def _ask_kvs(self, request: Request) -> None:
+        assert isinstance(request.payload, dict)
+        if request.topic == topics.KVS_LOOKUP:
+            self.lookups.append(request.payload["key"])
+        elif request.topic == topics.KVS_OWN.lookup_all:
+            self.lookups += request.payload["keys"]
+        self.answers += self.kvs.take(request, NAME)
