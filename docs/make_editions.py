@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 PROGRAMS: Final = Path(__file__).parent / "howto" / "any-language"
-NAMES: Final = ("fifo.js", "fifo.py", "exec.py")
+NAMES: Final = ("fifo.js", "fifo.py", "exec.py", "manager.py")
 
 
 def tables() -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.lab import planted_in_exec, planted_in_node, planted_in_python
+from tests.lab import planted_in_exec, planted_in_manager, planted_in_node, planted_in_python
 from tests.lab.outside_clauses import EXCUSED, is_own, table_lines
 from tests.lab.planted import Row
 
@@ -19,6 +19,7 @@ def tables() -> dict[str, str]:
         "fifo.py": _table(planted_in_python.ROWS),
         "fifo.js": _table(planted_in_node.ROWS),
         "exec.py": _table(planted_in_exec.ROWS),
+        "manager.py": _table(planted_in_manager.ROWS),
         "outside": _outside(),
         "principles": PRINCIPLES.read_text(encoding="utf-8").strip(),
     }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +14,19 @@ from click.testing import CliRunner
 
 from flux_trio.cli import main
 from flux_trio.editions import CLASSIC, CURRENT, Edition
-from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Findings
+from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Act, Findings
+from tests.lab.planted import Row
+from tests.lab.planted_in_manager import ROWS
 from tests.lab.test_exercise import PATIENCE, SCRIPTS
 from tests.lab.test_exercise_mistakes import changed, exercised
+from tests.support.refusals import take_refused
 
 EDITIONS: Final = (CLASSIC, CURRENT)
+DEADLINE_S: Final = 5.0
+ONE_OF_EACH: Final = [
+    next(rows)
+    for _, rows in groupby(sorted(ROWS, key=lambda row: row.group), lambda row: row.group)
+]
 ASKED = (
     *("27.alloc.1", "27.alloc.3", "27.criteria.3", "27.criteria.4", "27.criteria.5", "27.deny.5"),
     *("27.exceptions.2", "27.free.1", "27.hello.4", "27.impl.8", "27.prioritize.1"),
@@ -50,6 +60,26 @@ def test_clauses_that_only_one_edition_has_are_asked_in_it() -> None:
     verdicts = {clause.id: found_of(CLASSIC).verdict(clause) for clause in MANAGER_KIT.clauses()}
     alone = ("27.impl.13", "32.hello.8", "33.validation.1")
     assert {clause: verdicts[clause] for clause in alone} == dict.fromkeys(alone, "kept")
+
+
+def named(row: Row, acts: Sequence[Act]) -> set[str]:
+    """The clauses that are named when acts are played by a job manager with a mistake."""
+    module = changed(program(CLASSIC), row.right, row.wrong)
+    found = exercised(MANAGER_KIT, module, acts, deadline_s=DEADLINE_S)
+    take_refused()  # the judge's tables refuse what a wrong job manager does
+    return {each.clause for each in found.judgement.violations}
+
+
+@pytest.mark.parametrize("row", ONE_OF_EACH, ids=lambda row: row.group)
+def test_mistake_is_named_by_the_acts_about_it(row: Row) -> None:
+    assert row.clause in named(row, [act for act in MANAGER_ACTS if row.clause in act.clauses])
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_mistake_is_named(row: Row) -> None:
+    about = [act for act in MANAGER_ACTS if row.clause in act.clauses]
+    assert row.clause in named(row, about or MANAGER_ACTS)
 
 
 @pytest.mark.real

@@ -16,7 +16,7 @@ from flux_trio.judge.known import Departure
 from flux_trio.judge.rules import CLASSIC, rules_of
 from flux_trio.lab.exercise.acts import Act
 from flux_trio.lab.exercise.findings import Ended
-from flux_trio.lab.exercise.stage import UNHARMED
+from flux_trio.lab.exercise.stage import HELD, UNHARMED
 from flux_trio.messages import Level
 from flux_trio.trace import Record, Shown
 
@@ -40,6 +40,7 @@ OWN: Final = {
     "order.fifo": "Of jobs of one priority, the one that was submitted first starts first, "
     "as --order fifo says.",
     UNHARMED: "What is done to a job does nothing to others: they wait, or run on.",
+    HELD: "The scheduler is not asked for a job that is held.",
 }
 """What acts can find that no RFC says."""
 
@@ -71,8 +72,7 @@ class Jury:
         self._rules, self._left_out = applicable(judged, shown, self._all, classic=is_classic)
         self._is_routed = not shown.crossings
         self._known = list(known)
-        self.departures: Counter[str] = Counter()
-        """How often a known departure was met, by its clause."""
+        self._met: set[tuple[str, int]] = set()  # known departures: their clauses and records
         self._verdicts: dict[str, Verdict] = {}
         self._violations: list[Violation] = []
         self._log: list[LogEntry] = []
@@ -126,10 +126,15 @@ class Jury:
                 told[id(each)] = replace(each, party=PROGRAM, cause=cause)
         return list(told.values())
 
+    @property
+    def departures(self) -> Counter[str]:
+        """How often a known departure was met, by its clause."""
+        return Counter(clause for clause, _ in self._met)
+
     def _is_known(self, violation: Violation) -> bool:
         found = next((each for each in self._known if each.covers(violation)), None)
         if found is not None:
-            self.departures[found.clause] += 1
+            self._met.add((found.clause, violation.record.n))
         return found is not None
 
     def end_of_act(self, stuck: str, clause: str) -> Ended:

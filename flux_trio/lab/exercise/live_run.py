@@ -30,7 +30,9 @@ from flux_trio.lab.exercise.live_flux import (
 from flux_trio.lab.exercise.managing import MANAGER_ACTS
 from flux_trio.lab.exercise.refusing import RefusingRouter
 from flux_trio.lab.exercise.run import CLIENT, MANAGER_KIT, Acting, Report
-from flux_trio.messages import topics
+from flux_trio.lab.exercise.stage import Stuck
+from flux_trio.messages import FluxError, topics
+from flux_trio.process.groups import unwrapping
 from flux_trio.sim import make_machine
 from flux_trio.trace import Record, Shown, Trace
 
@@ -85,8 +87,9 @@ async def _played(
 async def _stage(live: Live, deadline_s: float, nursery: trio.Nursery) -> LiveStage:
     @asynccontextmanager
     async def visit(name: str, **_: object) -> AsyncIterator[Handle]:
-        async with open_flux(live.uri, name) as handle:
-            yield handle
+        with unwrapping(Stuck, FluxError):
+            async with open_flux(live.uri, name) as handle:
+                yield handle
 
     handle = await nursery.start(_held_open, visit(CLIENT))
     stage = LiveStage(

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
+import trio
+
 from flux_trio.config import DURATION_KEY
 from flux_trio.formats import format_fluid
 from flux_trio.lab.exercise.acts import Acts
 from flux_trio.lab.exercise.managing_execution import OTHER_EXECUTION_ACTS
-from flux_trio.lab.exercise.managing_scheduler import OTHER_SCHEDULER_ACTS
+from flux_trio.lab.exercise.managing_scheduler import OTHER_SCHEDULER_ACTS, seen
 from flux_trio.lab.exercise.sched_jobs import CORES, NNODES, fill
 from flux_trio.lab.exercise.stage import (
+    HELD,
     LONG_S,
     UNHARMED,
     Stage,
@@ -31,6 +34,7 @@ URGENT: Final = 31  # its priority is 2^32 - 1 (RFC 21)
 USERIDS: Final = (1000, 2**32 - 2)
 DURATION_S: Final = 600.0
 ROUNDED_S: Final = 1.0
+FRACTION_S: Final = 0.25  # by which times in this act are no whole seconds, whatever the clock is
 LARGE: Final = 2**17  # characters of a jobspec
 
 
@@ -46,7 +50,7 @@ async def _one_job(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "three times as many jobs as fit",
     "each of them is asked for, started and freed once",
-    ("27.impl.8", "27.impl.9", "32.impl.4"),
+    ("27.impl.8", "27.impl.9", "32.impl.4", "32.start.2"),
 )
 async def _more_than_fit(stage: Stage) -> None:
     await many(stage, 3 * NNODES * CORES)
@@ -83,7 +87,7 @@ async def _large_jobspec(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "jobs that can never run",
     "a denial ends each with its note, and no other job",
-    ("27.deny.4", "27.deny.5", UNHARMED),
+    ("27.deny.4", "27.deny.5", "21.sync.1", UNHARMED),
 )
 async def _denied(stage: Stage) -> None:
     full = await fill(stage)
@@ -92,7 +96,7 @@ async def _denied(stage: Stage) -> None:
     stage.hopeless.update(too_large)
     await all_have(stage, too_large, "clean", "27.deny.5")
     for jobid in too_large:
-        if (found := stage.events(jobid)["exception"].get("type")) != "alloc":
+        if (found := stage.events(jobid).get("exception", {}).get("type")) != "alloc":
             name = format_fluid(jobid, "f58")
             raise Stuck(f"job {name} was denied, and its exception is {found}", "27.deny.5")
     stage.must_wait(fits, UNHARMED)
@@ -158,7 +162,7 @@ async def _not_fatal(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "a waiting job is held and released",
     "its request is canceled, and it is asked for again",
-    ("27.alloccancel.4",),
+    ("27.alloccancel.4", HELD),
 )
 async def _held(stage: Stage) -> None:
     full = await fill(stage)
@@ -166,8 +170,11 @@ async def _held(stage: Stage) -> None:
     for jobid in jobs:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 0})
-    await stage.asked(topics.SCHED_CANCEL, jobs[1])
+    await stage.asked(topics.SCHED_CANCEL, jobs[1], clause="27.alloccancel.4")
     await stage.answered(topics.SCHED_ALLOC, jobs[1])
+    await seen(stage, jobs[0])
+    if stage.times_asked(topics.SCHED_ALLOC, jobs[1]) > 1:
+        raise Stuck("a job was held, and the scheduler is asked for it", HELD)
     await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 16})
     await stage.asked(topics.SCHED_ALLOC, jobs[1], 2)
     await stage.cancel(full)
@@ -176,7 +183,10 @@ async def _held(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "priorities of waiting jobs change",
     "the scheduler is told the new ones, from the least to the greatest",
-    ("27.prioritize.1", "27.criteria.8", "21.criteria.6"),
+    (
+        *(f"27.prioritize.{number}" for number in range(1, 6)),
+        *("27.criteria.8", "21.criteria.6", "21.events.18"),
+    ),
 )
 async def _prioritized(stage: Stage) -> None:
     full = await fill(stage)
@@ -231,7 +241,7 @@ async def _in_no_queue(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "jobs of several urgencies wait for a scheduler",
     "it is asked for them in the order of their priorities, then of their submission",
-    ("27.criteria.5", "27.finalization.3"),
+    ("27.criteria.5", "27.finalization.3", "27.alloc.3"),
 )
 async def _wait_for_a_scheduler(stage: Stage) -> None:
     await stage.remove(topics.SCHED)
@@ -243,9 +253,14 @@ async def _wait_for_a_scheduler(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "the scheduler is loaded again while jobs run and wait",
     "hello tells what jobs hold, what was not answered is asked again, and running jobs run on",
-    ("27.hello.4", "27.hello.5", "27.criteria.3", "27.criteria.4", "27.finalization.5", UNHARMED),
+    (
+        *("27.hello.4", "27.hello.5", "27.hello.7", "27.hello.8", "27.hello.10", "27.hello.11"),
+        *("27.ready.13", "27.criteria.3", "27.criteria.4", "27.criteria.6", "27.finalization.5"),
+        UNHARMED,
+    ),
 )
 async def _scheduler_again(stage: Stage) -> None:
+    await trio.sleep(FRACTION_S)
     running = [
         await stage.submit(nnodes=1, exclusive=True, run_s=LONG_S, urgency=urgency)
         for urgency in (1, URGENT, 16)
@@ -296,7 +311,7 @@ async def _no_executor(stage: Stage) -> None:
 @MANAGER_ACTS.act(
     "a queue is stopped and started",
     "requests are canceled, none is sent while it is stopped, and what ends is freed",
-    ("33.admin.6", "33.admin.7"),
+    ("33.admin.6", "33.admin.7", UNHARMED),
 )
 async def _stopped(stage: Stage) -> None:
     full = await fill(stage)

@@ -36,18 +36,18 @@ def asked_for(stage: Stage, jobids: list[int]) -> list[int]:
 @OTHER_SCHEDULER_ACTS.act(
     "a scheduler takes three jobs at a time",
     "it has three requests at most; each last answer makes room for one, an annotation does not",
-    ("27.ready.7", "27.ready.8", "27.deny.6", "27.alloccancel.4", "27.criteria.2"),
+    ("27.ready.7", "27.ready.8", "27.deny.6", "27.criteria.2", "27.criteria.5"),
 )
 async def limited(stage: Stage) -> None:
     async with scheduling(stage, LIMIT) as other:
-        jobs = [await stage.submit(run_s=LONG_S) for _ in range(LIMIT + 3)]
+        jobs = await many(stage, LIMIT + 3, run_s=LONG_S)
         requests = [await other.wanted(each, clause="27.criteria.5") for each in jobs[:LIMIT]]
         other.annotate(requests[0], {"sched": {"reason_pending": "an exercise"}})
         await seen(stage, jobs[-1])
         _must_be_asked(stage, jobs, LIMIT, "27.ready.8")
         stage.hopeless.add(jobs[1])
         other.deny(requests[1], "an exercise")
-        requests.append(await other.wanted(jobs[LIMIT]))
+        requests.append(await other.wanted(jobs[LIMIT], clause="27.criteria.5"))
         await other.grant(requests[0])
         requests.append(await other.wanted(jobs[LIMIT + 1]))
         await stage.cancel(jobs[2])
@@ -133,7 +133,7 @@ async def granted_though_canceled(stage: Stage) -> None:
         await other.wanted(jobs[1], topics.SCHED_CANCEL)
         for rank, request in enumerate(requests):
             await other.grant(request, rank)
-        await other.freed(jobs[1])
+        await other.freed(jobs[1], "27.cancel.7")
         await stage.event(jobs[1], "clean")
         if "start" in stage.events(jobs[1]):
             raise Stuck("a job was started that was canceled before", "27.cancel.7")
@@ -144,7 +144,10 @@ async def granted_though_canceled(stage: Stage) -> None:
 @OTHER_SCHEDULER_ACTS.act(
     "a request for resources is answered with an error",
     "nothing is sent to the scheduler any more before it has said hello and ready again",
-    ("27.impl.12", "27.impl.14", "27.finalization.2", "27.finalization.5", "27.ready.12"),
+    (
+        *("27.impl.12", "27.impl.14", "27.finalization.2", "27.finalization.5", "27.ready.12"),
+        *("27.criteria.4", UNHARMED),
+    ),
 )
 async def alloc_fails(stage: Stage) -> None:
     async with scheduling(stage) as other:
@@ -160,11 +163,15 @@ async def alloc_fails(stage: Stage) -> None:
         await stage.event(jobs[3], "clean", "27.finalization.2")
         await stage.cancel(jobs[0])
         await stage.event(jobs[0], "release")
+        await seen(stage, jobs[1])
+        # where a free has no answer, it may be over while nobody is there to hear of it
+        is_over = stage.edition.free_answer is None and "free" in stage.events(jobs[0])
         if (found := await other.serve()) != 3:
             raise Stuck(f"three jobs wait, and sched-ready is answered with {found}", "27.ready.12")
-        if [each.get("id") for each in other.held] != [jobs[0]]:
+        if [each.get("id") for each in other.held] != ([] if is_over else [jobs[0]]):
             raise Stuck("one job holds resources, and hello tells of another", "27.hello.4")
-        await other.freed(jobs[0])
+        if not is_over:
+            await other.freed(jobs[0])
         for rank, jobid in enumerate((jobs[2], jobs[1], late)):
             await other.grant(await other.wanted(jobid), rank)
         await end_all(stage, other, [jobs[1], jobs[2], late])
@@ -173,7 +180,7 @@ async def alloc_fails(stage: Stage) -> None:
 @OTHER_SCHEDULER_ACTS.act(
     "a request to free resources is answered with an error",
     "nothing is sent any more, and the next hello tells that the job holds them",
-    ("27.impl.13", "27.finalization.2", "27.hello.4"),
+    ("27.impl.13", "27.finalization.2", "27.hello.4", "27.free.1"),
     where=lambda edition: edition.free_answer is not None,
 )
 async def free_fails(stage: Stage) -> None:

@@ -87,9 +87,9 @@ class OtherScheduler(StandIn):
         """Answer with an error, which ends the scheduler's service (RFC 27, Implementation)."""
         self.answer(respond_error(asked, Errno.EINVAL, "an exercise"))
 
-    async def freed(self, jobid: int) -> None:
+    async def freed(self, jobid: int, clause: str = "") -> None:
         """Wait for the request to free what a job holds, and answer it. Raises Stuck."""
-        self.answer_free(await self.wanted(jobid, topics.SCHED_FREE))
+        self.answer_free(await self.wanted(jobid, topics.SCHED_FREE, clause))
 
     def answer_free(self, request: Request) -> None:
         codec = self._on.edition.free_answer

@@ -34,6 +34,7 @@ RUN: Final = "system.exec.test.run_duration"
 """The attribute with the seconds that a job pretends to run, whatever its command is."""
 
 UNHARMED: Final = "invariant.bystanders-run-on"
+HELD: Final = "invariant.held-job-waits"
 
 _NAMED_MAX: Final = 3  # jobs that a cause names
 

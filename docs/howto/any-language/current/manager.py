@@ -375,10 +375,10 @@ class Manager:
         updates = payload["updates"]
         if list(updates) != [DURATION] or job.state > RUN:
             raise FluxError(Errno.EINVAL, f"expected {DURATION} of a job that waits or runs")
-        if job.state == RUN:
-            expiration = await self.expire(job, updates[DURATION])
-            self.post(job, "resource-update", expiration=expiration)
+        expiration = await self.expire(job, updates[DURATION]) if job.state == RUN else None
         self.post(job, "jobspec-update", **updates)
+        if expiration is not None:
+            self.post(job, "resource-update", expiration=expiration)
         self.cancel(job)  # it is asked for again, with the new jobspec
         self.answer(respond(asked))
 
