@@ -152,9 +152,8 @@ class PluginMethods:
     async def _change(self, request: Request) -> Payload:
         change = plugin_requests.CHANGE.read(request)
         if change.query_only:
-            loaded = self._host.names()
-            builtin = [f".{name}" for name in self._host.names(builtins=True) if name not in loaded]
-            return plugin_requests.NAMES.write(plugin_requests.Names([*builtin, *loaded]))
+            names = self._host.names(builtins=True)
+            return plugin_requests.NAMES.write(plugin_requests.Names(names))
         async with self._changing:
             if change.load is None:
                 if change.remove is None:
