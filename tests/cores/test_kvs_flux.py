@@ -13,9 +13,9 @@ from flux_trio.cores.kvs.namespaces import EMPTY_ROOT, GUEST_BYTES_MAX
 from flux_trio.cores.kvs.ops import DiskFree, Fetched, Stored
 from flux_trio.cores.stored_jobs import PIECE_CHARS
 from flux_trio.editions import CURRENT
-from flux_trio.editions.flux_kvs import APPEND, WAITCREATE, WATCH
+from flux_trio.editions.flux_kvs import APPEND, READLINK, WAITCREATE, WATCH
 from flux_trio.formats import job_key
-from flux_trio.formats.treeobj import directory, dirref, val
+from flux_trio.formats.treeobj import directory, dirref, link, val
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response
 from flux_trio.store.executing import execute
 from flux_trio.store.stores import MemoryStore
@@ -106,6 +106,20 @@ class TestLookups:
         assert kvs.get("a.b", 1)[0] == Errno.ENOTDIR
         assert kvs.get("a.c")[0] == kvs.get("a.b.c")[0] == Errno.ENOENT
         assert kvs.get("a.b", 2)[0] == Errno.EINVAL  # no link
+
+    def test_namespace_of_a_job_that_runs_is_read_as_a_link_where_the_job_is(
+        self, kvs: FluxKvs
+    ) -> None:
+        key = job_key(1, "guest")
+        assert kvs.get(key, READLINK)[0] == Errno.ENOENT
+        create = {"namespace": "job-1", "rootref": EMPTY_ROOT, "owner": GUEST, "flags": 0}
+        kvs.one(asked("kvs.namespace-create", create))
+        kvs.put("a", "b", namespace="job-1")
+        assert kvs.get(key, READLINK) == (0, {"val": link("job-1")})
+        assert kvs.get("a", READLINK, namespace="job-1")[0] == Errno.EINVAL
+        assert kvs.get(job_key(1, "guest.a")) == (0, {"val": val("b")})  # it is followed
+        kvs.one(asked("kvs.namespace-remove", {"namespace": "job-1"}))
+        assert kvs.get(key, READLINK)[0] == Errno.EINVAL  # a directory
 
     def test_bytes_that_are_no_text_come_back(self, kvs: FluxKvs) -> None:
         raw = {"ver": 1, "type": "val", "data": "/wD+4piDw6k="}

@@ -192,7 +192,7 @@ class FluxRequests(Part):
             return
         request, answer = read.request, None
         try:
-            val = tree_of(tree, read.place.key, read.flags)
+            val = self._link(read) or tree_of(tree, read.place.key, read.flags)
         except FluxError as error:
             if error.errnum != Errno.ENOENT or request.topic != topics.KVS_LOOKUP_PLUS:
                 answer = respond_error(request, error.errnum, error.text)
@@ -204,6 +204,14 @@ class FluxRequests(Part):
         elif answer is None:
             answer = respond(request, flux_kvs.FOUND.write(flux_kvs.Found(val or {})))
         self._outbox.send(answer)
+
+    def _link(self, read: TreeRead) -> JsonObject | None:
+        """Return the link that is answered for the view of a job's namespace, if it is asked for.
+
+        A lookup that does not ask for it follows the link, so it finds what the view shows.
+        """
+        name = self._namespaces.linked_at(read.place) if read.flags & flux_kvs.READLINK else None
+        return None if name is None else treeobj.link(name)
 
     def _plus(self, read: TreeRead, val: JsonObject | None, errnum: int) -> Response | None:
         try:

@@ -50,6 +50,7 @@ TOLD_BYTES: Final = 4096  # of one namespace: fewer more are not told
 NAME_CHARS_MAX: Final = 128
 _NAME: Final = re.compile(r"[^.\x00-\x20\x7f-\x9f\ud800-\udfff\U0010ffff]+")
 _OUTPUT: Final = f".{OUTPUT}"
+_GUEST: Final = ".guest"
 _OF_JOB: Final = re.compile(r"job-(0|[1-9][0-9]{0,19})")
 HASH: Final = "sha1"
 EMPTY_ROOT: Final = treeobj.empty_root(HASH)
@@ -284,10 +285,12 @@ class Namespaces(Part):
     @staticmethod
     def of_output(key: str) -> str:
         """Return the namespace of the job whose output is at `key`; "" if it is no output."""
-        directory = job_directory_of(key) if key.endswith(_OUTPUT) else None
-        if directory is None or len(key) != len(directory) + len(_OUTPUT):
-            return ""
-        return f"job-{parse_fluid(directory)}"
+        return _of_job_with(key, _OUTPUT)
+
+    def linked_at(self, place: Place) -> str | None:
+        """Return the namespace to which flux-core has a link at this key, while its job runs."""
+        name = _of_job_with(place.stored, _GUEST)
+        return name if place.namespace == PRIMARY and name in self.by_name else None
 
     def asked(self, place: Place, flags: int) -> TreeAsked:
         """Return what a lookup with `flags` reads."""
@@ -333,3 +336,11 @@ def stored_key(namespace: str, key: str) -> str:
     if key.partition(".")[0] in OWN_NAMES:
         raise FluxError(Errno.EINVAL, f"{key}: this name is kept for flux-trio's own service store")
     return key
+
+
+def _of_job_with(key: str, rest: str) -> str:
+    """Return the name of the namespace of the job whose `rest` is at `key`; "" for another key."""
+    directory = job_directory_of(key) if key.endswith(rest) else None
+    if directory is None or len(key) != len(directory) + len(rest):
+        return ""
+    return f"job-{parse_fluid(directory)}"
