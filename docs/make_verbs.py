@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Final
 
 VERBS: Final = Path(__file__).parents[1] / "tests" / "real" / "verbs"
+_WITH_SUBCOMMANDS: Final = (
+    *("job", "queue", "resource", "module", "config", "jobtap", "housekeeping", "event", "kvs"),
+    *("sproc", "overlay", "cron"),
+)
+_WORDS_OF_FLUX: Final = re.compile(r"\bflux((?: [a-zA-Z][\w-]*){1,3})")
 _WORDS: Final = {"rc": "exit code", "out": "output", "err": "errors"}
 
 
@@ -28,11 +34,24 @@ def _counts(listed: dict[str, dict[str, list[str]]]) -> str:
     ]
     other = [line for line in story if line in listed]
     codes = [line for line in other if "rc" in listed[line]["differs"]]
+    verbs = {verb for line in story for verb in _verbs_of(line)}
+    departing = {verb for line in codes for verb in _verbs_of(line)}
     return (
-        f"{len(story)} commands are played. By the list below, {len(story) - len(codes)} end with "
-        f"flux-core's exit code, and {len(story) - len(other)} are equal in every byte, but for "
-        "times, ids and addresses."
+        f"{len(story)} commands of {len(verbs)} verbs are played, each verb at least twice, and "
+        f"once with bad input. By the list below, {len(story) - len(codes)} end with flux-core's "
+        f"exit code, and {len(story) - len(other)} are equal in every byte, but for times, ids and "
+        f"addresses. {len(verbs - departing)} verbs have flux-core's exit code in each of their "
+        "commands."
     )
+
+
+def _verbs_of(line: str) -> set[str]:
+    """Return the verbs in a command: `submit`, `queue stop`, `kvs namespace create`."""
+    verbs = set()
+    for first, *rest in map(str.split, _WORDS_OF_FLUX.findall(line.replace("\\ ", " "))):
+        depth = 2 if rest[:1] in (["namespace"], ["eventlog"]) and first == "kvs" else 1
+        verbs.add(" ".join([first, *(rest[:depth] if first in _WITH_SUBCOMMANDS else [])]))
+    return verbs
 
 
 def _cell(text: str) -> str:

@@ -22,7 +22,12 @@ VERBS = REAL / "verbs"
 PLAYING = [sys.executable, str(VERBS / "playing.py")]
 NODES = "4"
 STORY_S_MAX = 3600.0
-CHANCE = ("flux job timeleft JOB", "flux uptime", "flux run -l -n2 echo c")
+CHANCE = (
+    "flux job timeleft JOB",
+    "flux uptime",
+    "flux run -l -n2 echo c",
+    r"flux run -n2 sh -c echo\ $FLUX_TASK_RANK\ of\ $FLUX_JOB_SIZE",
+)
 """Commands of the list whose answers may also be equal, by chance."""
 
 

@@ -13,6 +13,7 @@ _CHANCE = (
     (re.compile(r"\b1[5-9]\d{8}\.\d+"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z?"), "TIME"),
     (re.compile(r"\[(?:[A-Z][a-z]{2}\d\d \d\d:\d\d|\+ *\d+\.\d+)\]"), "[TIME]"),
+    (re.compile(r"\b[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d(?:\.\d+)? UTC \d{4}"), "TIME"),
     (re.compile(r"time=\d+\.\d+"), "time=TIME"),
     (re.compile(r"\b\d+\.\d+(?:e-?\d+)?s?\b"), "NUMBER"),
     (re.compile(r"\b\d{9,}\b"), "NUMBER"),
