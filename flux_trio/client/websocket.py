@@ -36,6 +36,7 @@ class WebSocket:
         self._sending = anyio.Lock(fast_acquire=True)  # the receiving task sends pongs
         self._frames: deque[bytes] = deque()  # complete, not yet received
         self._parts: list[bytes] = []  # of an incomplete frame
+        self._lost: ConnectionLost | None = None  # once the instance has ended the connection
         self.bytes_sent = 0
         self.bytes_received = 0
 
@@ -67,11 +68,16 @@ class WebSocket:
         await self._send(events.CloseConnection(NORMAL))
 
     async def receive(self) -> bytes:
-        """Return the next frame; ConnectionLost at the end."""
+        """Return the next frame; ConnectionLost at the end, after the frames that came before."""
         while not self._frames:
+            if self._lost is not None:
+                raise self._lost
             self._feed(await _read(self._stream))
-            for event in self._protocol.events():
-                await self._handle(event)
+            try:
+                for event in self._protocol.events():
+                    await self._handle(event)
+            except ConnectionLost as lost:
+                self._lost = lost
         return self._frames.popleft()
 
     async def aclose(self) -> None:
