@@ -81,23 +81,23 @@ processes: $(READY) ## worlds with faults whose jobs have processes; SEEDS=A:B (
 	$(BIN)/python -m tests.processes $(or $(SEEDS),0:1000)
 
 edits: $(READY) ## each message x field x operator of recordings, judged: which clause? (2 min)
-	$(BIN)/python -m tests.planter.edits --write
+	$(BIN)/python -m tests.planter edits --write
 
 mutate-tables: $(READY) ## each row of the state tables wrong: which test notices? TABLE=ALLOC (2 h)
 	$(BIN)/python -m tests.planter tables $(and $(TABLE),--only $(TABLE))
 
 clause-proofs: $(READY) ## each clause broken: does its test fail? CLAUSE=27.alloc.1 (15 min)
-	$(BIN)/python -m tests.planter.clauses $(and $(CLAUSE),--clause $(CLAUSE))
+	$(BIN)/python -m tests.planter clauses $(and $(CLAUSE),--only $(CLAUSE))
 
 mutants: $(READY) ## planted mistakes: does fuzz find them? MISTAKE=ID, SEEDS=N (20 min)
-	$(BIN)/python -m tests.planter.mistakes $(and $(MISTAKE),--only $(MISTAKE)) \
+	$(BIN)/python -m tests.planter mistakes $(and $(MISTAKE),--only $(MISTAKE)) \
 		$(and $(SEEDS),--seeds $(SEEDS)); found=$$?; $(MAKE) mutants-explored && exit $$found
 
 mutants-needs: $(READY) ## mistakes that are said to need a fault, without faults (half an hour)
-	$(BIN)/python -m tests.planter.mistakes needs $(and $(MISTAKE),--only $(MISTAKE))
+	$(BIN)/python -m tests.planter needs $(and $(MISTAKE),--only $(MISTAKE))
 
 mutants-explored: $(READY) ## mistakes that fuzz does not find: does explore? (half a minute each)
-	$(BIN)/python -m tests.planter.mistakes.exploring $(and $(MISTAKE),--only $(MISTAKE))
+	$(BIN)/python -m tests.planter explored $(and $(MISTAKE),--only $(MISTAKE))
 
 explore: $(READY) ## every interleaving of four small worlds; WORLD=NAME for one (7 min)
 	$(BIN)/python -m tests.explore $(WORLD)

@@ -1,9 +1,8 @@
-"""Does a search find the mistakes that fuzz leaves alive?
+"""Plant the mistakes that fuzz leaves alive: does a search find them?
 
-Each mutant is planted in a process that explores small worlds until a property is broken. Findings
-are kept in .mutants/: a run that was stopped goes on where it was. A mistake that fuzz has found in
-the program as it is, is left out; so is one in the shells or in a plugin for sites, which small
-worlds do not have.
+Each is planted in a process that explores small worlds until a property is broken. A mistake that
+fuzz has found in the program as it is, is left out; so is one in the shells or in a plugin for
+sites, which small worlds do not have.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -38,8 +36,8 @@ _HEAD: Final = f"""\
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
-    asked = _parser().parse_args(arguments)
+def run(asked: argparse.Namespace) -> int:
+    """Explore with each such mistake; write the page of results."""
     say = partial(print, flush=True)
     if not asked.report:
         _explore(asked.only, asked.processes, say)
@@ -50,8 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _explore(only: list[str], processes: int, say: Callable[[str], None]) -> None:
-    begin = time.monotonic()
+def _explore(only: Sequence[str], processes: int, say: Callable[[str], None]) -> None:
     fuzz = found_by_fuzz(MISTAKES)
     chosen = [each for each in mistake_targets() if not only or each.name in only]
     there = [each for each in chosen if each.worlds == PLAIN]
@@ -68,7 +65,6 @@ def _explore(only: list[str], processes: int, say: Callable[[str], None]) -> Non
     if sound is None or sound.by:
         sys.exit(f"a property is broken without a mutant: {sound}")
     trial.run(alive)
-    say(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
 
 
 def is_alive(found: Finding | None) -> bool:
@@ -101,18 +97,3 @@ def _lists(tried: list[Finding]) -> Iterator[list[str]]:
 def _way(found: Finding) -> str:
     """Return the world, the number of steps if the property has a way, and the time."""
     return f"{found.why.partition(':')[0]}, {found.seconds:.1f} s"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "python -m tests.planter.mistakes.exploring", description=__doc__
-    )
-    add = parser.add_argument
-    add("--only", nargs="+", default=[], metavar="MUTANT", help="these alone")
-    add("--processes", type=int, default=2)
-    add("--report", action="store_true", help="run nothing, write what was found")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,16 +1,12 @@
-"""`python -m tests.planter.clauses`: does the test of a clause fail if the program breaks it?
+"""Break each clause: does the test that shows it fail?
 
 Each proof plants its operator, or edits a copy of the program, and runs the file of its test.
-Findings are kept in .mutants/: a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flux_trio.judge import load_clauses
 from tests.planter.clauses.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
@@ -21,43 +17,28 @@ from tests.support.clause_mentions import clause_mentions
 from tests.support.clause_status import counts
 
 
-def main(arguments: list[str] | None = None) -> int:
-    asked = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _stop)
-    begin = time.monotonic()
+def run(asked: argparse.Namespace) -> int:
+    """Try the proofs that have no finding of this code; print those that do not hold."""
     files = read_entries()
     if faults := faults_of(files, load_clauses(), clause_mentions()):
         print(*faults, sep="\n")
         return 2
-    entries = chosen(files.values(), asked.clause)
+    entries = chosen(files.values(), asked.only)
     findings = Findings(KEPT / "proofs" / "findings.jsonl", code_now())
-    trial = Trial(findings, lambda text: print(text, flush=True), asked.processes)
-    trial.run(entry for entry in entries if isinstance(entry, Proof))
+    if not asked.report:
+        trial = Trial(findings, lambda text: print(text, flush=True), asked.processes)
+        trial.run(entry for entry in entries if isinstance(entry, Proof))
     wrong = [(each, why) for each in entries if (why := _why_not(each, findings))]
     for each, why in wrong:
         print(f"{' '.join(each.ids)}: not proven by {each.test}: {why}")
     print(counts(statuses_now()), end="")
-    took = (time.monotonic() - begin) / 60
-    print(f"{len(entries)} entries, {len(wrong)} do not hold; {took:.1f} min")
+    print(f"{len(entries)} entries, {len(wrong)} do not hold")
     return 1 if wrong else 0
 
 
-def _stop(number: int, frame: object) -> None:
-    """End the run as Control-C does."""
-    raise KeyboardInterrupt
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tests.planter.clauses", description=__doc__)
-    add = parser.add_argument
-    add("--clause", default="", metavar="ID,...", help="only these; 27.alloc is its whole section")
-    add("--processes", type=int, default=2)
-    return parser
-
-
-def chosen(files: Iterable[ProofFile], asked: str) -> list[Proof | PlantedEntry]:
+def chosen(files: Iterable[ProofFile], asked: Sequence[str]) -> list[Proof | PlantedEntry]:
     """The entries about the clauses that `asked` names, all when it is empty."""
-    wanted = tuple(f"{each}." for each in asked.split(",")) if asked else ("",)
+    wanted = tuple(f"{each}." for each in asked) or ("",)
     found = {
         entry.digest(): entry
         for entries in files
@@ -73,7 +54,3 @@ def _why_not(entry: Proof | PlantedEntry, findings: Findings) -> str:
         return why_not_planted(entry)
     finding = findings.of(entry.digest())
     return "not tried" if finding is None else "" if finding.by else finding.why
-
-
-if __name__ == "__main__":
-    sys.exit(main())
