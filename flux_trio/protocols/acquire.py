@@ -57,6 +57,7 @@ ACQUIRE: Table[AcquireState, AcquireEvent] = Table(
             _E.ERROR: _S.IDLE,
             _E.DISCONNECT: _S.IDLE,
         },
+        # the stream goes on while targets are released, and more may be shrunk
         _S.SHRINKING: {
             _E.GROW: _S.SHRINKING,
             _E.ONLINE: _S.SHRINKING,

@@ -48,6 +48,7 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
     "guest namespace",
     _S.FINDING,
     {
+        # MOVED: an earlier service was killed after it had moved the content; the rest is due
         _S.FINDING: {_E.NOTHING: _S.MAKING, _E.MOVED: _S.REMOVING, _E.FAILED: _S.BROKEN},
         _S.MAKING: {_E.MADE: _S.FURNISHING, _E.EXISTS: _S.READING, _E.FAILED: _S.BROKEN},
         _S.READING: {_E.READ: _S.FURNISHING, _E.FAILED: _S.BROKEN},
@@ -58,7 +59,7 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
         _S.ENDING: {_E.WRITTEN: _S.ROOTING},
         _S.ROOTING: {_E.ROOT: _S.MOVING, _E.FAILED: _S.CLOSED},
         _S.MOVING: {_E.MOVED: _S.REMOVING, _E.FAILED: _S.CLOSED},
-        _S.REMOVING: {_E.REMOVED: _S.CLOSED},
+        _S.REMOVING: {_E.REMOVED: _S.CLOSED},  # also if it was not there any more
         _S.CLOSED: {},
         _S.BROKEN: {},
     },

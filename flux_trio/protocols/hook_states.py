@@ -56,12 +56,14 @@ HOOK: Table[HookState, HookEvent] = Table(
         _S.FREE: {_E.ASK: _S.ASKED, _E.HOLD: _S.HELD},
         _S.ASKED: {_E.ANSWER: _S.ANSWERED, _E.POSTPONE: _S.WAITING},
         _S.WAITING: {_E.ANSWER: _S.ANSWERED, _E.ABANDON: _S.ANSWERED},
+        # what an answer asks for may lead to the next question, before anything that waits
         _S.ANSWERED: {_E.ASK: _S.ASKED, _E.DONE: _S.FREE, _E.HOLD: _S.HELD_ANSWERED},
         _S.HELD: {
             _E.ASK: _S.HELD_ASKED,
             _E.HOLD: _S.HELD,  # a second reason to hold it
             _E.RELEASE: _S.FREE,
         },
+        # a job that is held is asked about too: its urgency or its jobspec may change
         _S.HELD_ASKED: {_E.ANSWER: _S.HELD_ANSWERED, _E.POSTPONE: _S.HELD_WAITING},
         _S.HELD_WAITING: {_E.ANSWER: _S.HELD_ANSWERED, _E.ABANDON: _S.HELD_ANSWERED},
         _S.HELD_ANSWERED: {

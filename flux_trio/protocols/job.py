@@ -134,7 +134,7 @@ JOB: Table[JobState, Step] = Table(
                 _E.JOBSPEC_UPDATE: _N.PRIORITY,
                 _E.FLUX_RESTART: _N.PRIORITY,
             },
-            _E.PRIORITY,
+            _E.PRIORITY,  # a new one, told to the scheduler by sched.prioritize
         ),
         _N.RUN: _row(
             _N.RUN,
@@ -151,14 +151,14 @@ JOB: Table[JobState, Step] = Table(
         _N.CLEANUP: _row(
             _N.CLEANUP,
             {_E.CLEAN: _N.INACTIVE},
-            _E.PROLOG_FINISH,
+            _E.PROLOG_FINISH,  # of a prolog that went on when the exception came
             _E.EPILOG_START,
             _E.EPILOG_FINISH,
             _E.START,  # crossed the exception
             _E.RELEASE,
-            _E.FINISH,
+            _E.FINISH,  # the exception came first: the job is in CLEANUP already
             _E.FREE,
-            _E.RESOURCE_UPDATE,
+            _E.RESOURCE_UPDATE,  # a scheduler has agreed before the job ended
         ),
         _N.INACTIVE: {},  # captive state
     },

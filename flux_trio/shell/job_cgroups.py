@@ -46,7 +46,7 @@ AT_ONCE_S: Final = 0.010
 # that may be after its parent has reaped it. Until then the cgroup cannot be removed. Jobs that end
 # within this time have their cgroups removed together.
 REMOVE_AFTER_S: Final = 0.02
-LEAVE_S_MAX: Final = 1.0
+LEAVE_S_MAX: Final = 1.0  # then a cgroup that cannot be removed stays
 
 SPARE_MAX: Final = 16
 """How many cgroups without a job a host keeps: for as many jobs as end before others start."""

@@ -4,9 +4,10 @@ Who speaks with it, in order (guest namespaces are there only for Flux's own pro
 
     job manager  exec-hello          → accepted: starts may come; refused: the service ends
     job manager  <service>.start     answered by start, exception, finish and release (`starts`)
-    kvs          the guest namespace is made (`guest`); R, jobspec and, for a job that was started
-                 before, its eventlog are read (`preparing`)
-    shell host   Start               → Started, FirstExit, Done, or Postponed (`real`)
+    kvs          R, jobspec and, for a job that was started before, its eventlog are read
+                 (`preparing`); the guest namespace is made meanwhile (`guest`)
+    shell host   Start               → Started, FirstExit, Done, or Postponed (`real`); the start is
+                 told when the namespace has the shell's first events
     job manager  the event job-exception: SIGTERM to the job, SIGKILL after kill-timeout
     kvs          output and exec.eventlog are stored (`storing`); only then the end is told
     users        <service>.attach, .input, .kill → output; tasks that took the input; a signal

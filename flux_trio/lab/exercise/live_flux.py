@@ -45,6 +45,7 @@ cores = "0-3"
 POLICY: Final = "fifo"
 LOOK_S: Final = 0.02  # how often the trace is read
 START_S_MAX: Final = 60.0
+END_S_MAX: Final = 10.0  # of a wait that no cancel ends: for the module, or for what got SIGKILL
 TOLD: Final = "told"
 """The file in which the initial program of the instance says where it is, once there is room."""
 _BEGIN: Final = """
@@ -116,7 +117,7 @@ class TappedManager:
     async def end(self) -> None:
         if self._is_loaded:
             self._is_loaded = False
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(END_S_MAX, shield=True):
                 await self._live.flux("module", "remove", topics.JOB_MANAGER)
 
     kill = end
@@ -216,7 +217,7 @@ async def live_flux(directory: Path) -> AsyncIterator[Live]:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(END_S_MAX, shield=True):
             await process.wait()
 
 
