@@ -155,6 +155,20 @@ def test_a_job_that_is_started_once_more_has_each_event_once() -> None:
     assert events(script) == ["init", "starting", "shell.init", "shell.start", "reattach"]
 
 
+def test_a_job_that_is_asked_for_once_more_is_not_the_one_whose_namespace_is_being_removed() -> (
+    None
+):
+    """The next job manager has not stored the end of the job when it begins."""
+    script = running()
+    script.held = {"kvs.namespace-remove", "kvs.lookup"}
+    assert reports(done(script)) == ["finish", "release"]
+    script.next_manager()
+    again = start_request(7, jobspec("cat", ntasks=2), reattach=True, r=resources({1: 1, 3: 1}))
+    assert reports(script(again)) == []
+    assert reports(script.let_go()) == ["reattached", "finish", "release"]
+    assert "kvs-namespace.job-7" not in script.kvs
+
+
 def test_without_a_native_door_the_log_comes_at_the_end() -> None:
     script = ExecScript()
     script.started(7, jobspec("true"))

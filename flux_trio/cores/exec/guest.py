@@ -174,8 +174,9 @@ class Guests(Part):
         If it could not be made, the job has a fatal exception.
         """
         job = self._jobs.get(call.id)
-        if job is None or job.guest is None:  # it was told, and its namespace is removed
-            self._check_removed(call.id, response)
+        is_removal = call.step is GuestStep.REMOVE
+        if job is None or job.guest is None or (is_removal and not self._is_removing(job)):
+            self._check_removed(call.id, response)  # the job was told, or is asked for once more
             return None
         was_opening = self.states.of(job.id) in OPENING
         try:
@@ -184,6 +185,9 @@ class Guests(Part):
             self._failed(job, call, error)
         self._changed[job.id] = None
         return job if was_opening and self.states.of(job.id) not in OPENING else None
+
+    def _is_removing(self, job: Job) -> bool:
+        return self.states.of(job.id) is _S.REMOVING
 
     def _handle(self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response) -> None:
         match call.step:
