@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.lab import planted_in_exec, planted_in_manager, planted_in_node, planted_in_python
+from tests.lab import (
+    outside_manager,
+    planted_in_exec,
+    planted_in_manager,
+    planted_in_node,
+    planted_in_python,
+)
 from tests.lab.outside_clauses import EXCUSED, is_own, table_lines
 from tests.lab.planted import Row
 
@@ -20,7 +26,10 @@ def tables() -> dict[str, str]:
         "fifo.js": _table(planted_in_node.ROWS),
         "exec.py": _table(planted_in_exec.ROWS),
         "manager.py": _table(planted_in_manager.ROWS),
-        "outside": _outside(),
+        "outside": _outside(table_lines(), EXCUSED, is_own),
+        "outside_manager": _outside(
+            outside_manager.table_lines(), outside_manager.EXCUSED, outside_manager.is_own
+        ),
         "principles": PRINCIPLES.read_text(encoding="utf-8").strip(),
     }
 
@@ -37,10 +46,14 @@ def _table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _outside() -> str:
+def _outside(
+    named_in: Iterable[tuple[str, set[str]]],
+    excused: Mapping[str, str],
+    is_own: Callable[[str, set[str]], bool],
+) -> str:
     """Return what is named in each cell message x field x operator, after their number."""
-    lines = list(table_lines())
-    judged = [(name, named) for name, named in lines if name not in EXCUSED]
+    lines = list(named_in)
+    judged = [(name, named) for name, named in lines if name not in excused]
     nown = sum(is_own(name, named) for name, named in judged)
     told = [
         f"{len(lines)} cells, of which {len(lines) - len(judged)} are excused. Of the others "
@@ -51,5 +64,5 @@ def _outside() -> str:
     ]
     for name, named in lines:
         cells = " | ".join(f"`{each}`" if "." in each else each for each in name.split(" | "))
-        told.append(f"| {cells} | {', '.join(sorted(named))} | {EXCUSED.get(name, '')} |")
+        told.append(f"| {cells} | {', '.join(sorted(named))} | {excused.get(name, '')} |")
     return "\n".join(told)

@@ -46,6 +46,7 @@ POLICY: Final = "fifo"
 LOOK_S: Final = 0.02  # how often the trace is read
 START_S_MAX: Final = 60.0
 END_S_MAX: Final = 10.0  # of a wait that no cancel ends: for the module, or for what got SIGKILL
+GONE_S: Final = 3.0
 TOLD: Final = "told"
 """The file in which the initial program of the instance says where it is, once there is room."""
 _BEGIN: Final = """
@@ -136,17 +137,24 @@ class Attached:
     def begin(self, module: str) -> None:
         self._nursery.start_soon(self._run, module)
 
-    def end(self, module: str) -> None:
-        self._scopes[module].cancel()
+    def end(self, module: str) -> bool:
+        """End one of them; return whether it was there: it may have ended by itself."""
+        scope = self._scopes.pop(module, None)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
 
     async def _run(self, module: str) -> None:
-        with trio.CancelScope() as self._scopes[module]:
+        with trio.CancelScope() as scope:
+            self._scopes[module] = scope
             try:
                 with unwrapping(FluxError, ServiceExit, TransportError):
                     async with open_flux(self._live.uri, module) as flux:
                         await self._serve(module, flux)
             except (FluxError, ServiceExit, TransportError) as error:
                 self.failure = f"{module}: {error}"
+        if self._scopes.get(module) is scope:
+            del self._scopes[module]
 
     async def _serve(self, module: str, flux: FluxHandle) -> None:
         if module == topics.SCHED:
@@ -170,8 +178,9 @@ class LiveStage(Stage):
 
     async def remove(self, module: str) -> None:
         topic, before = topics.JOB_MANAGER_DISCONNECT, self._taken[topics.JOB_MANAGER_DISCONNECT]
-        self.attached.end(module)
-        await self.until(f"{topic} of {module}", lambda: self._taken[topic] > before)
+        if self.attached.end(module):
+            with trio.move_on_after(GONE_S):  # a service that was asked nothing may go unheard
+                await self.until(f"{topic} of {module}", lambda: self._taken[topic] > before)
 
     async def load(self, module: str) -> None:
         topic = self.first_answer_to(module)
