@@ -355,8 +355,8 @@ def reattached_to_what_was_started(told: RecordingJson) -> None:
     first(told, "job-exec.start", "response", type="start")["type"] = "reattached"
 
 
-NEED_HEADERS = {"28.error.3"}
-"""What recordings do not show: `tests/judge/test_tapped.py` has violations of these."""
+NEED_HEADERS = {"28.error.3", "invariant.guests-as-allowed"}
+"""What recordings do not show: `test_tapped.py` and `test_guests.py` have violations of these."""
 
 
 @planted("32.impl.4", LIFECYCLE)

@@ -7,7 +7,7 @@ or an urgency whose request was answered with success is logged.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
@@ -29,13 +29,14 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Key, Place, Seen, View, view
 from flux_trio.judge.views.calls import ENDS
 from flux_trio.judge.views.eventlogs import LOG
-from flux_trio.judge.views.jobs import LIFE, context_of, submitted
+from flux_trio.judge.views.jobs import LIFE, submitted
 from flux_trio.judge.views.user_requests import (
     ASKED,
     INGEST_DISCONNECT,
     LEFT,
     RAISE,
     SUBMIT,
+    URGENCIES,
     URGENCY,
     OpenRequest,
     is_void,
@@ -101,16 +102,6 @@ UNTOLD: Final[View] = view(
     reads=(ASKED, LEFT),
 )
 """By job id: the `Submission`. What job-ingest had to answer is void when it leaves."""
-
-
-URGENCIES: Final = view(
-    "urgencies",
-    logged("submit", "urgency", "clean"),
-    key=job_id,
-    fold=lambda _had, _part, record, _seen: context_of(record).get("urgency"),
-    state=Any,
-)
-"""The urgency of each active job by its eventlog, by job id."""
 
 
 def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:

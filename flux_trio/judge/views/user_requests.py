@@ -19,6 +19,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Key, Place, Seen, view
+from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import Request, topics
 from flux_trio.messages.types import USERID_UNKNOWN
 from flux_trio.trace import Record
@@ -52,6 +53,8 @@ class OpenRequest(NamedTuple):
     sender: str = ""
     userid: int = USERID_UNKNOWN
     urgency: Any = None
+    flags: Any = None
+    is_of_guest: bool = False
 
 
 def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
@@ -77,8 +80,9 @@ def _fold_asked(
     if not isinstance(record.message, Request):
         return None
     found, jobid = record.message, None if topic_of(record) == SUBMIT else job_id(record)
-    urgency = payload(record).get("urgency")
-    return OpenRequest(record.n, jobid, False, found.sender, found.userid, urgency)
+    urgency, flags = payload(record).get("urgency"), payload(record).get("flags")
+    whose = found.sender, found.userid
+    return OpenRequest(record.n, jobid, False, *whose, urgency, flags, found.is_of_guest)
 
 
 ASKED: Final = view(
@@ -97,3 +101,13 @@ def asked_for(seen: Seen, topic: str, jobid: int | None) -> list[tuple[Any, Open
     """Return the open requests of a topic about a job, each with its RPC."""
     found: Iterable[tuple[Any, OpenRequest]] = seen.all(ASKED).items()
     return [(key, each) for key, each in found if key[1] == topic and each.jobid == jobid]
+
+
+URGENCIES: Final = view(
+    "urgencies",
+    logged("submit", "urgency", "clean"),
+    key=job_id,
+    fold=lambda _had, _part, record, _seen: context_of(record).get("urgency"),
+    state=Any,
+)
+"""The urgency of each active job by its eventlog, by job id."""

@@ -77,6 +77,17 @@ def an_urgency_is_answered_and_never_logged(trace: Trace) -> Trace:
     return drop(trace, find_event(trace, "urgency"))
 
 
+@PLANTED.violation("invariant.guests-as-allowed", "guests")
+def a_guest_gets_an_urgency_of_the_owners(trace: Trace) -> Trace:
+    refused = find(trace, topics.JOB_URGENCY, "response", errnum=22)
+    return edit(trace, refused, errnum=0, payload={"old_urgency": 0})
+
+
+@PLANTED.violation("invariant.guests-as-allowed", "guests")
+def a_guests_job_is_taken_that_is_not_to_be_validated(trace: Trace) -> Trace:
+    return edit_payload(trace, find(trace, topics.INGEST_SUBMIT, "request"), flags=4)
+
+
 @PLANTED.violation("invariant.prolog-ends-first", "held_up")
 def a_job_ends_while_its_prolog_runs(trace: Trace) -> Trace:
     return drop(trace, find_event(trace, "prolog-finish"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flux_trio.messages import Request, topics
+import pytest
+
+from flux_trio.formats import Jobspec
+from flux_trio.messages import FluxError, Request, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from tests.support.scenarios import Stage, breaking, scenario
 
@@ -37,3 +40,16 @@ async def faulty_client(stage: Stage) -> None:
         faulty.send(Request(topics.RESOURCE_ACQUIRE, {}, 2, STREAMING))
         await stage.settle()
         await faulty.receive()
+
+
+@scenario()
+async def guests(stage: Stage) -> None:
+    """A guest submits, and asks twice for what only the owner may."""
+    jobspec = Jobspec.from_command(["true"]).to_json()
+    async with stage.instance.connect("guest", userid=2000) as guest:
+        job = await guest.call(topics.INGEST_SUBMIT, {"jobspec": jobspec, "urgency": 0})
+        with pytest.raises(FluxError, match="urgency >16"):
+            await guest.call(topics.INGEST_SUBMIT, {"jobspec": jobspec, "urgency": 20})
+        with pytest.raises(FluxError, match="urgency <= default"):
+            await guest.call(topics.JOB_URGENCY, {"id": job["id"], "urgency": 31})
+    await stage.settle()
