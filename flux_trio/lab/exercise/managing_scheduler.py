@@ -208,7 +208,7 @@ async def free_fails(stage: Stage) -> None:
     "the scheduler is asked; it may agree, know nothing of it, or refuse, which the user is told",
     (
         *("27.criteria.12", "27.expiration.1", "27.expiration.2", "27.expiration.3"),
-        *("27.expiration.4", "27.expiration.10", "27.expiration.11", UNHARMED),
+        *("27.expiration.4", "27.expiration.10", "27.expiration.11", "21.events.11", UNHARMED),
     ),
 )
 async def expirations(stage: Stage) -> None:
