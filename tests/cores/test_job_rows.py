@@ -30,8 +30,8 @@ from tests.support.manager_script import (
     PLUGIN,
     PRIORITIZE,
     USERID,
+    HookReply,
     ManagerScript,
-    Saying,
     key,
     posting,
 )
@@ -41,7 +41,7 @@ CLOSED: Final = parse_config("[queues.closed.policy.access]\nallow-user = ['alic
 
 DEPENDENCY: Final = {"description": "d"}
 PROLOG: Final = {"description": "p"}
-ANSWERS: Final[dict[str, Saying]] = {
+ANSWERS: Final[dict[str, HookReply]] = {
     CREATE: posting(("dependency-add", DEPENDENCY)),
     PRIORITIZE: HookAnswer(),  # no plugin knows a priority yet
     "job.state.run": posting(("prolog-start", PROLOG)),
@@ -89,7 +89,7 @@ _ON: Final[dict[Stage, Callable[[ManagerScript], Any]]] = {
 """What leads from each stage to the next one."""
 
 
-def job_at(stage: Stage, **answers: Saying) -> ManagerScript:
+def job_at(stage: Stage, **answers: HookReply) -> ManagerScript:
     """Return a job manager whose job 1 waits at `stage`; `answers` are those of more plugins."""
     first = ManagerScript(config=CLOSED, users={USERID: User("alice")}, hooks=[VALIDATE])
     first.submit(1, queue="closed")

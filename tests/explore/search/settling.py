@@ -208,7 +208,7 @@ class SettledKnown(NamedTuple):
 
 def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
     """Return the state of what parties have surely handled, with places that know their spots."""
-    turns, answered, asked = known
+    turns, answered, asked, apart = known
     places: Places = {}
 
     def settle(place: Any, name: str, key: Hashable, *, is_read: bool) -> Any:
@@ -222,7 +222,7 @@ def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
             places[spot] = (settled,)
         return settled
 
-    shape: list[Hashable] = []
+    shape: list[Hashable] = [apart]
     turns_: list[Any] = []
     for party, (began, has_sent, heard) in turns:
         is_read = _turn(party) in order.parts
@@ -238,13 +238,14 @@ def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
         if is_read:
             shape.append(party)
     asked_: list[Any] = []
-    for key, n in sorted(asked, key=_text_of_key):
+    for key, (n, nalike) in sorted(asked, key=_text_of_key):
         party = key[0]  # type: ignore[index]
         is_read = _answers(party) in order.parts
-        asked_.append((key, settle(n, f"asked {party}", key, is_read=is_read)))
+        asked_.append((key, (settle(n, f"asked {party}", key, is_read=is_read), nalike)))
         if is_read:
-            shape.append(key)
-    return SettledKnown((tuple(turns_), tuple(answered_), tuple(asked_)), tuple(shape), places)
+            shape.append((key, nalike))
+    settled_known = (tuple(turns_), tuple(answered_), tuple(asked_), apart)
+    return SettledKnown(settled_known, tuple(shape), places)
 
 
 def _turn(party: str) -> str:
