@@ -48,6 +48,7 @@ def module_plans(
     back = topics.SERVICE_BACK_EVENT
     edition = config.edition_value
     inventory = add_queue_properties(queue_hosts(config), inventory)
+    feasibility = () if edition.feasibility is None else (topics.FEASIBILITY,)
     return {
         KVS_MODULE: ModulePlan(edition.kvs.services, (back,), kvs),
         "resource": ModulePlan(
@@ -71,7 +72,7 @@ def module_plans(
             ),
             lambda: ExecCore(config.exec, edition=edition),
         ),
-        "sched": ModulePlan((topics.SCHED,), (back,), lambda: _sched(config)),
+        "sched": ModulePlan((topics.SCHED, *feasibility), (back,), lambda: _sched(config)),
         "job-ingest": ModulePlan((topics.JOB_INGEST,), (back,), lambda: IngestCore(config)),
         "job-list": ModulePlan(
             (topics.JOB_LIST, topics.JOB_INFO),
