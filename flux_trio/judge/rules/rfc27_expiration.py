@@ -331,6 +331,9 @@ def _of_nobody(verdicts: tuple[Verdict, ...]) -> list[Verdict]:
 
 def _update_forgotten(seen: Seen) -> Iterable[Broken]:
     for jobid, verdicts in seen.all(VERDICTS).items():
+        life: Life | None = seen.at(LIFE, jobid)
+        if life is None or life.state != RUN:
+            continue  # the job ended before the answer came
         for verdict in _of_nobody(verdicts):
             text = f"job {jobid}: the scheduler does not implement sched.expiration"
             yield Broken(
@@ -338,7 +341,7 @@ def _update_forgotten(seen: Seen) -> Iterable[Broken]:
             )
 
 
-@RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS], debts=_update_forgotten)
+@RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS, LIFE], debts=_update_forgotten)
 def enosys_counts_as_success(record: Record, seen: Seen) -> Finding:
     return bool(_of_nobody(seen.at(VERDICTS, job_id(record)) or ()))
 
