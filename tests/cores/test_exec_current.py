@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.cores.turns import SetTimer
+from flux_trio.cores.turns import Log, SetTimer
 from flux_trio.editions import CURRENT
 from flux_trio.formats import job_key
-from flux_trio.messages import Errno, Response
+from flux_trio.messages import Errno, Level, Response
 from tests.support.asking import asked, asked_by_guest
 from tests.support.exec_script import (
     MANAGER,
@@ -94,7 +94,8 @@ def test_expiration_request_moves_the_time_limit() -> None:
     actions = script(request)
     assert timers(actions) == [START_AT + 20]
     assert [each for each in actions if not isinstance(each, SetTimer)] == [
-        Response("job-exec.expiration", None, 0, request.matchtag, routes=(MANAGER,))
+        Log(Level.DEBUG, f"updated expiration of ƒ8 to {START_AT + 20}"),
+        Response("job-exec.expiration", None, 0, request.matchtag, routes=(MANAGER,)),
     ]
 
 

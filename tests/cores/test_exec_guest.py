@@ -169,6 +169,21 @@ def test_a_job_that_is_asked_for_once_more_is_not_the_one_whose_namespace_is_bei
     assert "kvs-namespace.job-7" not in script.kvs
 
 
+def test_answers_about_a_namespace_of_before_the_job_manager_left_do_not_count() -> None:
+    """The job was not launched then, so that it is asked for as if it were new."""
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
+    spec, r = jobspec("cat", ntasks=2), resources({1: 1, 3: 1})
+    script.put_resources(7, r)
+    script.held = {"kvs.lookup"}
+    start = start_request(7, spec, r=r)
+    script(start)
+    script.next_manager()
+    script(start)
+    script.let_go()
+    assert reports(script(Started(7))) == ["start"]
+    assert events(script) == ["init", "starting", "shell.init", "shell.start"]
+
+
 def test_without_a_native_door_the_log_comes_at_the_end() -> None:
     script = ExecScript()
     script.started(7, jobspec("true"))

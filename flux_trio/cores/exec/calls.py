@@ -104,9 +104,10 @@ class GuestStep(Enum):
 
 
 class GuestCall(msgspec.Struct, frozen=True):
-    """Answers a request of a job's guest namespace."""
+    """Answers a request of a job's guest namespace with this `number`."""
 
     id: JobId
+    number: int
     step: GuestStep
     npieces: int = 0  # of output, in a WRITE
 

@@ -162,7 +162,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         )
         needs_shell = has_shell and not config.simulate
         self._manager = Manager(
-            outbox, jobs, starts, real, service, edition, needs_shell=needs_shell
+            outbox, jobs, starts, self._guests, real, service, edition, needs_shell=needs_shell
         )
         self._targets = Targets(outbox)
         simulated = SimulatedJobs(outbox, starts)

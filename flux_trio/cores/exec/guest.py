@@ -126,6 +126,7 @@ class Guests(Part):
     """The namespaces; without `settings` jobs have none, and their log comes at their end."""
 
     states: NamespaceStates
+    _nopened: int
     _ncopied: int
     _waiting: dict[JobId, None]
     _readers: dict[JobId, list[Request]]
@@ -149,6 +150,7 @@ class Guests(Part):
         self._settings = settings or GuestSettings()
         self._is_view = not self._settings.is_stored
         self.states = NamespaceStates()
+        self._nopened = 0  # namespaces that were asked for so far
         self._ncopied = 0  # outputs that are being copied
         self._waiting = {}  # jobs that wait for one of them to end, in order
         self._readers = {}  # who wait until what is there is stored
@@ -160,7 +162,8 @@ class Guests(Part):
         """Make the namespace of a job that is to start; return whether the job waits for it."""
         if not self._is_kept:
             return False
-        job.guest = GuestNamespace()
+        self._nopened += 1
+        job.guest = GuestNamespace(self._nopened)
         if self._is_view:
             self._starts.hold(job)
         flags = 0 if self._is_view else flux_kvs.TREEOBJ
@@ -174,20 +177,18 @@ class Guests(Part):
         If it could not be made, the job has a fatal exception.
         """
         job = self._jobs.get(call.id)
-        is_removal = call.step is GuestStep.REMOVE
-        if job is None or job.guest is None or (is_removal and not self._is_removing(job)):
-            self._check_removed(call.id, response)  # the job was told, or is asked for once more
+        guest = None if job is None else job.guest
+        if job is None or guest is None or guest.number != call.number:
+            if call.step is GuestStep.REMOVE:  # the job was told, or is asked for once more
+                self._check_removed(call.id, response)
             return None
         was_opening = self.states.of(job.id) in OPENING
         try:
-            self._handle(job, job.guest, call, response)
+            self._handle(job, guest, call, response)
         except (FluxError, FormatError, msgspec.MsgspecError) as error:
             self._failed(job, call, error)
         self._changed[job.id] = None
         return job if was_opening and self.states.of(job.id) not in OPENING else None
-
-    def _is_removing(self, job: Job) -> bool:
-        return self.states.of(job.id) is _S.REMOVING
 
     def _handle(self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response) -> None:
         match call.step:
@@ -404,7 +405,7 @@ class Guests(Part):
         self._go_on(job, guest)
 
     def forget(self, job: Job) -> None:
-        """Forget the namespace of a job whose end was told."""
+        """Forget the namespace of a job whose end was told, or that is not launched after all."""
         self.states.forget(job.id)
 
     # When all inputs of a turn are taken
@@ -471,7 +472,7 @@ class Guests(Part):
             self._attachments.copy_more(job.id, npieces)
             return False
         guest.is_writing = True
-        call = GuestCall(job.id, GuestStep.WRITE, npieces)
+        call = GuestCall(job.id, guest.number, GuestStep.WRITE, npieces)
         self._outbox.ask_kvs(commit_values(ops, namespace_of(job.id)), call)
         return True
 
@@ -497,7 +498,8 @@ class Guests(Part):
         self._ask(job, step, topics.KVS_COMMIT, flux_kvs.put_tree(_place(job), dirent))
 
     def _ask(self, job: Job, step: GuestStep, topic: str, payload: Payload) -> None:
-        self._outbox.ask(topic, payload, GuestCall(job.id, step))
+        assert job.guest is not None
+        self._outbox.ask(topic, payload, GuestCall(job.id, job.guest.number, step))
 
     def _leader(self, job: Job) -> int:
         assert job.resources is not None

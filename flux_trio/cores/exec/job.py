@@ -56,8 +56,12 @@ class Copying(Enum):
 
 
 class GuestNamespace(msgspec.Struct, eq=False):
-    """What is under way for a job's guest namespace; its state is in `NamespaceStates`."""
+    """What is under way for a job's guest namespace; its state is in `NamespaceStates`.
 
+    The `number` tells it from one that the job had before its job manager left.
+    """
+
+    number: int
     is_old: bool = False  # an earlier service has written in it
     is_writing: bool = False  # a WRITE is under way
     is_read: bool = False  # somebody reads its output

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.exec.calls import PLACE, PLACE_S, ExecOutbox, HelloSaid, ServiceAsked
+from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.job import Jobs, Phase
 from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.starts import Starts
@@ -47,6 +48,7 @@ class Manager(Part):
         outbox: ExecOutbox,
         jobs: Jobs,
         starts: Starts,
+        guests: Guests,
         real: RealJobs,
         service: str,
         edition: Edition,
@@ -56,6 +58,7 @@ class Manager(Part):
         self._outbox = outbox
         self._jobs = jobs
         self._starts = starts
+        self._guests = guests
         self._real = real
         self.service = service
         self._edition = edition
@@ -148,6 +151,7 @@ class Manager(Part):
             if job.phase is Phase.PREPARING:
                 del self._jobs.by_id[job.id]
                 self._starts.forget(job.id)
+                self._guests.forget(job)
 
     # Other services
 
