@@ -72,13 +72,20 @@ class WebSocket:
         while not self._frames:
             if self._lost is not None:
                 raise self._lost
-            self._feed(await _read(self._stream))
-            try:
-                for event in self._protocol.events():
-                    await self._handle(event)
-            except ConnectionLost as lost:
-                self._lost = lost
+            if not await self._take_events():
+                self._feed(await _read(self._stream))
         return self._frames.popleft()
+
+    async def _take_events(self) -> bool:
+        """Take what has come; return whether there was anything."""
+        was_any = False
+        try:
+            for event in self._protocol.events():
+                was_any = True
+                await self._handle(event)
+        except ConnectionLost as lost:
+            self._lost = lost
+        return was_any
 
     async def aclose(self) -> None:
         """Cut the connection; a second call has no effect."""

@@ -13,7 +13,7 @@ import pytest
 
 from flux_trio.cli.connection.jobid_param import active_jobids
 from flux_trio.cli.terminal.shown_values import user_name
-from tests.support.instance import DEADLINE_S, RunningInstance
+from tests.support.instance import DEADLINE_S, RunningInstance, until
 
 pytestmark = pytest.mark.real
 
@@ -356,9 +356,10 @@ def test_modules_take_arguments(instance: RunningInstance) -> None:
     instance.started("-n4")
     for _ in range(5):
         instance.simulated(1, "-n4")
-    assert instance.ok("module", "stats", "-p", "sched.outstanding", "job-manager") == "3\n"
+    outstanding = ("module", "stats", "-p", "sched.outstanding", "job-manager")
+    until(lambda: instance.ok(*outstanding) == "3\n")
     instance.ok("module", "reload", "sched", "mode=unlimited")
-    assert instance.ok("module", "stats", "-p", "sched.outstanding", "job-manager") == "5\n"
+    until(lambda: instance.ok(*outstanding) == "5\n")
     instance.cancel_all()
 
 

@@ -36,7 +36,7 @@ def test_first_exit_ends_the_job(
 
 def test_options_without_an_effect_are_told_and_kept(instance: RunningInstance) -> None:
     words = ["-o", "mpi=none", "-o", "exit-on-error", "-o", "verbose", "true"]
-    told = "ignored, since they have no effect here: shell options mpi, verbose\n"
+    told = "ignored, since they have no effect here: shell options mpi\n"
     for verb in ("submit", "run"):
         done = instance.call(verb, *words)
         assert (done.returncode, done.stderr) == (0, f"flux-trio {verb}: {told}")

@@ -52,9 +52,10 @@ def _counts(resources: list[Any]) -> tuple[int, int, int, int] | None:
         return None
     found = dict.fromkeys(_PARTS, 0)
     for each in members(vertices[0].get("with")):
-        if each.get("type") not in found or each.get("with"):
+        kind = each.get("type")
+        if not isinstance(kind, str) or kind not in found or each.get("with"):
             return None
-        found[each["type"]] += _least(each)
+        found[kind] += _least(each)
     slots = _least(vertices[0])
     return (nodes, slots, found["core"], found["gpu"]) if slots and found["core"] else None
 

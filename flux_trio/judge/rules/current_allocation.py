@@ -104,11 +104,11 @@ PARTS: Final = view(
 
 def _unfreed(seen: Seen) -> Iterable[Broken]:
     """A scheduler that has said hello since knows nothing of the job, and nobody may be told of an
-    event that is not durable.
+    event that is not durable: a job manager that ends before has told nobody.
     """
-    hello = link_of(seen).hello
+    link = link_of(seen)
     for jobid, n in seen.all(UNFREED).items():
-        if n > hello and is_durable(seen, seen.facts.manager, n):
+        if n > max(link.hello, link.manager_gone) and is_durable(seen, seen.facts.manager, n):
             text = f"job {jobid}: free event, and no final sched.free follows"
             yield Broken(text, (n,), job=jobid)
 

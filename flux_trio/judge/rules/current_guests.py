@@ -9,4 +9,4 @@ from flux_trio.judge.rules.guests import require
 
 RULES: Final = Rules(current=True)
 
-require(RULES, {4: "waitable", 8: "novalidate"})
+require(RULES, "invariant.guests-as-allowed", {4: "waitable", 8: "novalidate"})

@@ -22,14 +22,11 @@ OWNERS_FLAGS: Final = {2: "waitable", 4: "novalidate"}
 """Flags of a submission that are the instance owner's alone, by their bits."""
 
 
-def require(rules: Rules, flags: Mapping[int, str]) -> None:
-    """Register the invariant, with the numbers that these flags have in an edition."""
+def require(rules: Rules, invariant: str, flags: Mapping[int, str]) -> None:
+    """Register the `invariant`, with the numbers that these flags have in an edition."""
 
     @rules.judge(
-        "invariant.guests-as-allowed",
-        sent("response", SUBMIT, URGENCY),
-        views=[ASKED, URGENCIES],
-        needs_headers=True,
+        invariant, sent("response", SUBMIT, URGENCY), views=[ASKED, URGENCIES], needs_headers=True
     )
     def what_only_the_owner_may_is_refused(record: Record, seen: Seen) -> Finding:
         asked: OpenRequest | None = seen.at(ASKED, rpc(record))
@@ -57,4 +54,4 @@ def _urgency_of(asked: OpenRequest, seen: Seen) -> str:
     return f"urgency {asked.urgency}, more than {most}" if asked.urgency > most else ""
 
 
-require(RULES, OWNERS_FLAGS)
+require(RULES, "invariant.guests-as-allowed", OWNERS_FLAGS)

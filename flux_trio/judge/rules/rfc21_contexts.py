@@ -102,7 +102,7 @@ def the_urgency_is_the_requesters(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("21.events.11", logged("resource-update"), views=[TIME_LIMITS])
 def a_new_expiration_is_within_the_duration(record: Record, seen: Seen) -> Finding:
-    """A job whose jobspec has a duration does not get its resources for longer."""
+    """A job whose jobspec has had durations does not get its resources for longer than those."""
     what = f"resource-update event of job {job_id(record)}: context"
     limit: TimeLimit = seen.at(TIME_LIMITS, job_id(record)) or TimeLimit()
     expiration: Any = context_of(record).get("expiration")

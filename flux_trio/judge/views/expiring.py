@@ -68,7 +68,9 @@ class TimeLimit(Live, frozen=True, gc=False):
     starttime: float = 0.0
     """As its R has it, in seconds since the Unix epoch."""
     duration: float = 0.0
-    """As its jobspec has it with its updates, in seconds."""
+    """The longest that its jobspec has had, in seconds: the scheduler may still agree to an end
+    that goes by a duration of before, when the duration is updated again.
+    """
 
 
 def _limits(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
@@ -80,12 +82,15 @@ def _fold_limit(had: TimeLimit | None, r: Any, record: Record, _seen: Seen) -> T
     if r is not None:
         return had.but(starttime=_seconds(number_of(r, "starttime")))
     if topic_of(record) == topics.SCHED_ALLOC:
-        return had.but(duration=_seconds(system(payload(record).get("jobspec")).get("duration")))
+        asked = _seconds(system(payload(record).get("jobspec")).get("duration"))
+        return had.but(duration=max(asked, had.duration) if asked else 0.0)
     if name_of(record) == "clean":
         return None
     if _DURATION not in context_of(record):
         return had
-    return had.but(duration=_seconds(context_of(record)[_DURATION]))
+    updated = _seconds(context_of(record)[_DURATION])
+    has_limit = updated and had.duration
+    return had.but(duration=max(updated, had.duration) if has_limit else 0.0)
 
 
 _DURATION: Final = "attributes.system.duration"

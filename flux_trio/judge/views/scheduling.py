@@ -90,6 +90,8 @@ class Link(Live, frozen=True, gc=False):
     fatal_errnum: int = 0
     gone: Place = 0
     """The disconnect of the scheduler was sent."""
+    manager_gone: Place = 0
+    """The job manager ended. What it had not sent yet, it does not send any more."""
 
     @property
     def is_up(self) -> bool:
@@ -111,7 +113,8 @@ NO_LINK = Link()
 def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Link:
     link = link or NO_LINK
     if record.kind == MODULE:
-        return link.but(lost=record.n) if seen.facts.is_manager_gone(record) else link
+        is_gone = seen.facts.is_manager_gone(record)
+        return link.but(lost=record.n, manager_gone=record.n) if is_gone else link
     found = message(record)
     taken_up = record.kind == RECV
     if isinstance(found, Request):
