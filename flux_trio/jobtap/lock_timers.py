@@ -2,8 +2,9 @@
 
 The thread of `LoopWatch` sets both again at each look. If it cannot, faulthandler writes the stacks
 of all threads to the note after LOCK_S seconds. When the process has used the limit of CPU time
-since, SIGPROF ends it, and faulthandler writes them again; without a note to standard error. The
-next process reads the note (`reason_of_end`).
+since, and LOCK_S more, in which a thread that can run says it better, SIGPROF ends it, and
+faulthandler writes them again; without a note to standard error. The next process reads the note
+(`reason_of_end`).
 
 Both timers are those of the whole process, so that a program of others has none.
 """
@@ -130,7 +131,7 @@ class LockTimers:
         self._set_s = time.monotonic()
         if self._file >= 0:
             faulthandler.dump_traceback_later(LOCK_S, file=self._file)
-        signal.setitimer(signal.ITIMER_PROF, 0 if limit_s == inf else limit_s)
+        signal.setitimer(signal.ITIMER_PROF, 0 if limit_s == inf else limit_s + LOCK_S)
 
     def look(self, used_s: float) -> str:
         """Return a text if no Python has run for long; the watched thread used `used_s` seconds
@@ -164,8 +165,12 @@ class LockTimers:
 
 
 def leave_note(note: Path, reason: str) -> None:
-    """Tell the next process why this one ends. Raises OSError."""
-    file = open_private(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    """Tell the next process why this one ends. Raises OSError.
+
+    The note is a new file: the thread that looks may still empty that of the timers.
+    """
+    note.unlink(missing_ok=True)
+    file = open_private(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         os.write(file, reason.encode(errors="backslashreplace"))
     finally:

@@ -19,7 +19,7 @@ from flux_trio import jobtap
 from flux_trio.config import parse_config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import OwnProcess, PluginError, ending_with_plugins, reason_of_end
-from flux_trio.jobtap.lock_timers import frames_of_plugin, leave_note, place_of
+from flux_trio.jobtap.lock_timers import SAY_S, LockTimers, frames_of_plugin, leave_note, place_of
 from flux_trio.jobtap.loop_watch import held
 from tests.support.plugin_host import PRIORITY, Rig, handling, rig
 
@@ -315,6 +315,17 @@ def test_note_is_told_once(tmp_path: Path) -> None:
     leave_note(tmp_path / "held", "ended at once")
     assert reason_of_end(tmp_path / "held") == "ended at once"
     assert reason_of_end(tmp_path / "held") == ""
+
+
+def test_note_is_not_emptied_by_the_thread_that_goes_on_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flux_trio.jobtap.lock_timers.LOCK_S", 0.0)
+    timers = LockTimers(tmp_path / "held", 1)
+    leave_note(tmp_path / "held", "ended at once")
+    assert timers.look(SAY_S) != ""  # the note of before is read and emptied
+    assert reason_of_end(tmp_path / "held") == "ended at once"
+    timers.close()
 
 
 def test_note_of_an_instance_that_was_killed_says_nothing(tmp_path: Path) -> None:
