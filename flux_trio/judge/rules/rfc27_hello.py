@@ -198,7 +198,7 @@ def enodata_is_waited_for(_record: Record, seen: Seen) -> Finding:
 def _unended(seen: Seen) -> Iterable[Broken]:
     """A job manager that still reads its jobs from the kvs does not know yet which ones to tell."""
     link, manager = link_of(seen), seen.facts.manager
-    if any(call.is_awaited for _, call in left_open(seen, manager, topics.KVS)):
+    if any(call.is_awaited for _, call in left_open(seen, manager, topics.KVS_SERVICES)):
         return
     if link.hello > max(link.hello_ended, link.refused, link.gone) and seen.facts.scheduler:
         yield Broken("sched-hello: its answers are not ended with ENODATA", (link.hello,))

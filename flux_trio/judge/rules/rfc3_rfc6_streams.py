@@ -220,7 +220,7 @@ def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Fi
     """
     found = record.message
     if isinstance(found, Request):
-        return bool(left_open(seen, found.sender, service_of(found.topic)))
+        return bool(left_open(seen, found.sender, [service_of(found.topic)]))
     content = payload(record)
     if content.get("what") not in ENDS:
         return None

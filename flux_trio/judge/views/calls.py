@@ -6,7 +6,7 @@ last response, or until the client's disconnect is sent. A request without a mat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from flux_trio.judge.engine.selector import (
@@ -88,12 +88,12 @@ def is_disconnect(request: Request) -> bool:
     return topic.endswith(_DISCONNECT) and topic == service_of(topic) + _DISCONNECT
 
 
-def left_open(seen: Seen, client: str, service: str = "") -> list[tuple[Any, Call]]:
-    """Return a client's open calls, all or those to `service`."""
+def left_open(seen: Seen, client: str, services: Sequence[str] = ()) -> list[tuple[Any, Call]]:
+    """Return a client's open calls, all or those to `services`."""
     return [
         (key, call)
         for key, call in seen.all(OPEN).items()
-        if key[0] == client and service in ("", service_of(call.topic))
+        if key[0] == client and (not services or service_of(call.topic) in services)
     ]
 
 
@@ -107,7 +107,7 @@ def _call(record: Record) -> tuple[str, int] | None:
 def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
     found = request_of(record)
     if is_disconnect(found):
-        return [(key, None) for key, _ in left_open(seen, found.sender, service_of(found.topic))]
+        return [(key, None) for key, _ in left_open(seen, found.sender, [service_of(found.topic)])]
     key = _call(record)
     return [] if key is None else [(key, None)]
 
@@ -165,7 +165,7 @@ def _given_up(farewell: Request, record: Record, seen: Seen) -> list[tuple[str, 
     client, service = farewell.sender, service_of(farewell.topic)
     streams = [
         (client, (key[1], call.topic, record.n, record.n))
-        for key, call in left_open(seen, client, service)
+        for key, call in left_open(seen, client, [service])
         if call.is_streaming
     ]
     return [(client, None), *streams]
