@@ -89,18 +89,19 @@ def started_with(signum: signal.Signals, handler: signal.Handlers) -> Iterator[N
 def test_without_a_command_it_says_where_it_is_and_a_signal_ends_it(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
+    statedir = tmp_path / "its state"
     with (
         started_with(signal.SIGHUP, signal.SIG_DFL),
-        running_instance(tmp_path, SIMULATED) as instance,
+        running_instance(statedir, SIMULATED) as instance,
     ):
-        uri = (tmp_path / "uri").read_text()
+        uri = (statedir / "uri").read_text()
         assert instance.announcement == (
             f"flux-trio: instance at {uri} is ready; to reach it from elsewhere: "
-            f"export FLUX_TRIO_STATEDIR={tmp_path}\n"
+            f"export FLUX_TRIO_STATEDIR='{statedir}'\n"
         )
         assert instance.stop(signum) == 0
-    assert not (tmp_path / "uri").exists()
-    assert not (tmp_path / "token").exists()
+    assert not (statedir / "uri").exists()
+    assert not (statedir / "token").exists()
 
 
 def test_the_default_directory_is_where_commands_look(tmp_path: Path) -> None:

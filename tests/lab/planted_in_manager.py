@@ -799,7 +799,7 @@ ROWS: Final = (
         "an urgency is not logged",
         '            self.post(job, "urgency", urgency=new, userid=asked.userid)\n',
         "            job.urgency, job.state = new, PRIORITY\n",
-        "21.criteria.6",
+        "invariant.done-as-answered",
         is_blind=False,
     ),
     Row(

@@ -14,7 +14,10 @@ from click.testing import CliRunner
 
 from flux_trio.cli import main
 from flux_trio.editions import CLASSIC, CURRENT, Edition
+from flux_trio.judge import Judgement, Violation
 from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Act, Findings
+from flux_trio.lab.exercise.findings import Ended
+from flux_trio.trace import Kind, Record
 from tests.lab.planted import Row
 from tests.lab.planted_in_manager import ROWS
 from tests.lab.test_exercise import PATIENCE, SCRIPTS
@@ -80,6 +83,44 @@ def test_mistake_is_named_by_the_acts_about_it(row: Row) -> None:
 def test_mistake_is_named(row: Row) -> None:
     about = [act for act in MANAGER_ACTS if row.clause in act.clauses]
     assert row.clause in named(row, about or MANAGER_ACTS)
+
+
+RAISES = """\
+        self.post(job, "exception", type=payload["type"], severity=payload["severity"], **about)
+"""
+
+
+def test_cancel_that_is_answered_and_not_done_breaks_no_clause_of_the_act() -> None:
+    """It is named in each act, and nobody else is said to owe an answer."""
+    titles = (
+        "jobs of several users",
+        "running jobs are canceled",
+        "a queue is stopped and started",
+    )
+    acts = [act for act in MANAGER_ACTS if act.title in titles]
+    module = changed(program(CLASSIC), RAISES, "")
+    found = exercised(MANAGER_KIT, module, acts, deadline_s=DEADLINE_S)
+    broken = [{each.clause for each in ended.broken} for ended in found.ended]
+    assert broken == [{"invariant.done-as-answered"}] * len(titles)
+    assert "the program has not answered" not in found.text()
+
+
+def test_what_is_shown_of_a_clause_names_the_act_that_it_is_from() -> None:
+    """It follows from something else in an earlier act."""
+    earlier, later = MANAGER_ACTS[:2]
+
+    def broken(clause: str, n: int, cause: Violation | None = None) -> Violation:
+        record = Record(n, 0.0, Kind.MODULE, "job-manager")
+        return Violation(clause, "", "the program", f"found at {n}", record, (), cause=cause)
+
+    first = broken("27.exceptions.2", 1)
+    violations = (first, broken("27.criteria.7", 1, first), broken("27.criteria.7", 2))
+    ended = [Ended(earlier, "a", violations[:2], ()), Ended(later, "b", violations[2:], ())]
+    text = Findings(ended, (), Judgement("an exercise", 2, {}, violations, {}), {}).text()
+    block = text[text.index("27.criteria.7 broken by the program") :]
+    assert "found at 2" in block
+    lines = [f"in the act: {later.title}", "waited for: b", f"also in: {earlier.title}"]
+    assert [line.strip() for line in block.splitlines()][-3:] == lines
 
 
 @pytest.mark.real

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import msgspec
@@ -381,11 +382,12 @@ def _ending_signals(manager: ServiceManager) -> list[int]:
 def _announce(instance: Instance, statedir: Path) -> None:
     STDOUT.write(
         f"flux-trio: instance at {instance.uri} is ready; to reach it from elsewhere: "
-        f"export {STATEDIR_VARIABLE}={statedir}"
+        f"export {STATEDIR_VARIABLE}={quote(str(statedir))}"
     )
     if instance.native_uri:
         STDOUT.write(
-            f"flux-trio: for Flux's own programs: export {FLUX_URI_VARIABLE}={instance.native_uri}"
+            "flux-trio: for Flux's own programs: "
+            f"export {FLUX_URI_VARIABLE}={quote(instance.native_uri)}"
         )
 
 

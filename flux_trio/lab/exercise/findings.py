@@ -102,14 +102,15 @@ class Findings:
         for clause, things in things_by_clause(self.judgement).items():
             cause, following = things[0]
             acts = [each for each in self.ended if any(v.clause == clause for v in each.broken)]
+            shown = next((e for e in acts if any(v is cause for v in e.broken)), acts[0])
             yield ""
             yield from cause_lines(cause, following, self.records)
-            yield f"  in the act: {acts[0].act.title}"
-            if acts[0].stuck:
-                yield f"  waited for: {acts[0].stuck}"
-            yield from (f"  log: {line}" for line in acts[0].log[:_LOG_MAX])
-            if len(acts) > 1:
-                yield f"  also in: {'; '.join(each.act.title for each in acts[1:])}"
+            yield f"  in the act: {shown.act.title}"
+            if shown.stuck:
+                yield f"  waited for: {shown.stuck}"
+            yield from (f"  log: {line}" for line in shown.log[:_LOG_MAX])
+            if others := [each.act.title for each in acts if each is not shown]:
+                yield f"  also in: {'; '.join(others)}"
         for each in self.ended:
             if each.stuck and not each.broken:
                 yield ""

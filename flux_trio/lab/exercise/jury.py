@@ -27,6 +27,7 @@ LONG_TEXT: Final = "6.response.4"
 """Recommends short error texts, and is not judged: those of flux-trio are longer."""
 
 UNFREED: Final = "27.free.6"
+UNDONE: Final = "invariant.done-as-answered"
 SUSPENSION: Final = "unexplained.suspension"
 
 STATUS: Final = "32.start.32"
@@ -145,12 +146,15 @@ class Jury:
         """
         broken = self._broken()
         if not broken and stuck:
-            due = [each for each in self._monitor.debts() if each.clause in self._theirs]
+            debts = self._monitor.debts()
+            due = [each for each in debts if each.clause in self._theirs or each.clause == UNDONE]
             owed = self._of_program(due)
             told = {each.clause for each in self._violations}
-            # One mistake is told once: who waits in vain for what is not freed, or is not answered
-            # as before, shows nothing of the clause that the act is about.
-            known = [each for each in owed if each.clause == UNFREED or each.clause in told]
+            # One mistake is told once: who waits in vain for what is not freed, is not done as the
+            # answer says, or is not answered as before, shows nothing of the act's own clause.
+            known = [e for e in owed if e.clause in (UNFREED, UNDONE) or e.clause in told]
+            if clause == UNHARMED:  # what was done to another job says more
+                known = [each for each in known if each.clause != UNDONE]
             broken = known or ([self._of_act(stuck, clause)] if clause else owed)
         return self._ended(broken, stuck)
 

@@ -121,7 +121,8 @@ class Stage:
         self._taken: Counter[str] = Counter()  # requests that were received, by topic
         self._answers: dict[tuple[str, object], object] = {}  # types of last answers, of a job
         self._told: Counter[tuple[str, object, object]] = Counter()  # answers: topic, id, type
-        self._open: dict[int, dict[str, None]] = {}  # by job: requests without their last answer
+        self._open: dict[int, dict[str, bool]] = {}
+        """By job: requests without their last answer, and whether the program is to answer them."""
         self._news = trio.Event()
         self._waits: list[_Wait] = []
 
@@ -138,18 +139,19 @@ class Stage:
             if name == "alloc":
                 self._starts.append(jobid)
         elif record.kind == Kind.SEND:
-            self._sent(record.message)
+            self._sent(record.message, record.party)
         elif isinstance(record.message, Request):
             self._taken[record.message.topic] += 1
         self._news.set()
 
-    def _sent(self, message: Message | None) -> None:
+    def _sent(self, message: Message | None, party: str) -> None:
         match message:
             case Request(named, {"id": jobid}):
                 topic = _any_name(named)
                 self._asked[topic, jobid] += 1
                 if topic in _LAST and (topic != topics.SCHED_FREE or self.edition.free_answer):
-                    self._open.setdefault(int(jobid), {})[topic] = None
+                    is_to_program = not self._router.is_program(party)
+                    self._open.setdefault(int(jobid), {})[topic] = is_to_program
             case Response(named, payload, errnum=0):
                 topic = _any_name(named)
                 self._answered[topic] += 1
@@ -250,10 +252,11 @@ class Stage:
 
     def _cause(self, jobid: int) -> str:
         """Return what the program has not answered of a job, or of the jobs before it."""
-        unanswered = " and ".join(self._open.get(jobid, ()))
+        asked_of_it = [topic for topic, is_its in self._open.get(jobid, {}).items() if is_its]
+        unanswered = " and ".join(asked_of_it)
         cause = f"; the program has not answered {unanswered} of this job" if unanswered else ""
         unfreed = [each for each, asked in self._open.items() if topics.SCHED_FREE in asked]
-        if unfreed and topics.SCHED_ALLOC in self._open.get(jobid, ()):
+        if unfreed and topics.SCHED_ALLOC in asked_of_it:
             names = ", ".join(format_fluid(each, "f58") for each in unfreed[:_NAMED_MAX])
             cause += f", nor {topics.SCHED_FREE} of {len(unfreed)} others ({names})"
         return cause
