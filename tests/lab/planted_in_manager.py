@@ -913,7 +913,7 @@ ROWS: Final = (
         "limits cannot become less",
         "math.ceil(begin + duration)",
         ('math.ceil(begin + max(duration, job.spec["attributes"]["system"]["duration"]))'),
-        "21.events.11",
+        "27.expiration.3",
         is_blind=False,
     ),
     Row(
