@@ -43,7 +43,7 @@ class _Watcher:
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink."""
-        if record.kind == Kind.CONFIG and not self._records:
+        if record.kind == Kind.CONFIG and all(r.kind == Kind.INSTANCE for r in self._records):
             self._begin(edition_of(record))
         self._records.append(record)
         self._batches.append(record)

@@ -35,6 +35,24 @@ def test_clean_trace_of_ours_breaks_nothing(clean: Path) -> None:
     assert "(JSON lines, " in result.stdout
 
 
+def test_trace_is_judged_by_the_edition_that_its_instance_spoke(tmp_path: Path) -> None:
+    log, path = tmp_path / "jobs.swf", tmp_path / "current.jsonl"
+    log.write_text("".join(f"{n} {n} 0 9 2 -1 -1 2 20 -1 1 1 1 1 1 1 -1 -1\n" for n in (1, 2)))
+    machine = ["--nodes", "1", "--cores", "4", "--edition", "current"]
+    words = ["simulate", str(log), *machine, "--trace", str(path)]
+    made = click.testing.CliRunner().invoke(main, words, prog_name="flux-trio")
+    assert (made.exit_code, made.stderr) == (0, "")
+    assert check(path).exit_code == 0
+    assert check("--edition", "current", path).stdout == check(path).stdout
+    wrong = check("--edition", "classic", path)
+    assert wrong.exit_code == 1
+    assert "28.acquire.1 broken by sched" in wrong.stdout
+    page = tmp_path / "page.html"
+    words = ["view", str(path), "-o", str(page)]
+    assert click.testing.CliRunner().invoke(main, words, prog_name="flux-trio").exit_code == 0
+    assert "28.acquire.1 broken" not in page.read_text()
+
+
 def test_broken_clause_is_told_with_exit_code_1(tmp_path: Path) -> None:
     trace = trace_of("everyday")
     alloc = find_all(trace, "sched.alloc", "request")[0]

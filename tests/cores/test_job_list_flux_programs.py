@@ -265,6 +265,7 @@ def test_an_eventlog_that_a_job_has_not_written_is_an_error_if_it_ran(
     assert listed.ask(WATCH, output, streaming=True, tag=7) == [(Errno.ENODATA, None)]
     listed.commit(["append", job_key(2, "eventlog"), format_eventlog(ending())])
     listed.tell_all(2, ending(), len(running()))
+    listed.go_on()
     assert listed.take_sent() == [missing]
 
 
@@ -350,6 +351,7 @@ def test_each_line_is_an_event_and_the_beginning_of_one_waits_for_its_rest(
     listed.commit(output(0, piece("no end")))
     assert listed.take_sent() == []
     listed.tell_all(2, ending(), len(running()))
+    listed.go_on()
     (_, last), end = listed.take_sent()
     assert msgspec.json.decode(last["event"])["context"]["data"] == "no end"
     assert end == (Errno.ENODATA, None)
@@ -379,6 +381,7 @@ def test_output_goes_on_in_its_next_piece(listed: ListedJobs) -> None:
     listed.commit(output(1, piece("d\n")))
     assert told(listed) == [("stdout", "d\n")]
     listed.tell_all(2, ending(), len(running()))
+    listed.go_on()
     assert listed.take_sent() == [(Errno.ENODATA, None)]
 
 

@@ -145,6 +145,11 @@ class ListedJobs:
         self.timers = []
         self.turn(TimerFired(timer.key), now=timer.at)
 
+    def go_on(self) -> None:
+        """Let the core do in further turns what is too much for one."""
+        while self.timers:
+            self.fire_timer()
+
     def do(self, actions: list[Any]) -> None:
         """Perform what the core says."""
         for action in actions:

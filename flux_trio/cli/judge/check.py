@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.judge.traces import opened_twice, refuse_to_overwrite
+from flux_trio.cli.judge.traces import of_edition, opened_twice, refuse_to_overwrite
 from flux_trio.cli.terminal.errors import Unusable, remark, write_text
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import EDITION_OPTION, STRICT_OPTION
@@ -58,7 +58,7 @@ def check(
     ctx: click.Context,
     *,
     trace: Path,
-    edition: str,
+    edition: str | None,
     at_rest: bool,
     known: tuple[str, ...],
     strict: bool,
@@ -87,11 +87,14 @@ def check(
     from flux_trio.judge.rules import CLASSIC, rules_of
 
     refuse_to_overwrite(trace, output)
-    clauses, rules, is_classic = load_clauses(), rules_of(edition), edition == CLASSIC
+    clauses = load_clauses()
     departures = [each for name in known for each in _departures(name)]
     cuts: list[int] = []
     with opened_twice(trace, cuts.append) as (source, read_again):
         shows_payloads = source.shown.payloads
+        source, spoken = of_edition(source, edition)
+        is_classic = spoken == CLASSIC
+        rules = rules_of(spoken)
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
         judgement = sort_known(judgement, departures).apart()
         records = pick_records(read_again(), judgement.wanted())

@@ -80,11 +80,11 @@ class LiveRows:
 
 
 async def serve_live(
-    client: Client, port: int, show: Callable[[str], object], *, edition: str
+    client: Client, port: int, show: Callable[[str], object], *, edition: str | None
 ) -> None:
     """Show the instance's records until it ends or this is cancelled; `show` gets the address.
 
-    They are judged by the clauses of the edition.
+    They are judged by the clauses of the edition; None is the one that the instance speaks.
 
     Raises OSError if the port is in use.
     """
@@ -94,7 +94,8 @@ async def serve_live(
     left_out = sorted(NEED_THE_BEGINNING)
     page, policy = live_page("a running instance", load_clauses(), names, left_out)
     server = ViewServer(page, policy, feed)
-    rows = LiveRows(feed.put, feed.keep, edition=edition)
+    spoken = edition or (await client.call(topics.BROKER_INFO))["edition"]
+    rows = LiveRows(feed.put, feed.keep, edition=spoken)
     async with anyio.create_task_group() as tasks:
         await tasks.start(partial(server.serve, port))
         wanted = {"records": True}

@@ -10,17 +10,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from io import FileIO
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING
 
 import click
+import msgspec
 
 from flux_trio.cli.terminal.errors import CommandError, Unusable, complain
 from flux_trio.process.private import FILE_MODE, making_private
 
 if TYPE_CHECKING:
-    from flux_trio.trace import Source, TurnSink
+    from flux_trio.trace import Record, Source, TurnSink
 
 
 @contextmanager
@@ -56,6 +58,27 @@ def opened_twice(
             return read_trace(text_lines(whole.readline))
 
         yield read_trace(text_lines(readline), cut=cut), read_again
+
+
+def of_edition(source: Source, edition: str | None) -> tuple[Source, str]:
+    """Return the trace, and the edition to judge it by: `edition`, or what its instance speaks.
+
+    An instance says it in its configuration, which is recorded before the first message.
+    """
+    from flux_trio.judge.rules import CLASSIC, edition_of
+    from flux_trio.trace import Kind
+
+    if edition is not None:
+        return source, edition
+    spoken = CLASSIC
+    first: list[Record] = []
+    for record in source.records:
+        first.append(record)
+        if record.kind == Kind.CONFIG:
+            spoken = edition_of(record)
+        if record.kind == Kind.CONFIG or record.message is not None:
+            break
+    return msgspec.structs.replace(source, records=chain(first, source.records)), spoken
 
 
 def open_input(path: Path) -> AbstractContextManager[IO[bytes]]:

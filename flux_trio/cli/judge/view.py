@@ -67,7 +67,7 @@ def view(
     trace: Path | None,
     output: Path | None,
     span: tuple[int, int | None] | None,
-    edition: str,
+    edition: str | None,
     live: bool,
     port: int,
 ) -> None:
@@ -106,7 +106,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, *, live: bool) -> None:
             raise click.UsageError(f"{param.opts[-1]} has an effect only {place}")
 
 
-def _show_live(port: int, edition: str) -> None:
+def _show_live(port: int, edition: str | None) -> None:
     from flux_trio.cli.connection.session import with_client
     from flux_trio.cli.judge.live_view import serve_live
 
@@ -120,8 +120,8 @@ def _show_live(port: int, edition: str) -> None:
         raise CommandError(f"port {port}: {error.strerror}") from None
 
 
-def _page(trace: Path, span: tuple[int, int | None] | None, edition: str) -> str:
-    from flux_trio.cli.judge.traces import opened
+def _page(trace: Path, span: tuple[int, int | None] | None, edition: str | None) -> str:
+    from flux_trio.cli.judge.traces import of_edition, opened
     from flux_trio.cli.terminal.errors import remark
     from flux_trio.judge import judge_trace, load_clauses
     from flux_trio.judge.rules import CLASSIC, rules_of
@@ -137,9 +137,10 @@ def _page(trace: Path, span: tuple[int, int | None] | None, edition: str) -> str
         if row is not None:
             rows.append(row)
 
-    rules, is_classic = rules_of(edition), edition == CLASSIC
     with opened(trace) as source:
-        judgement = judge_trace(source, rules, clauses, classic=is_classic, note=note)
+        whole, spoken = of_edition(source, edition)
+        is_classic = spoken == CLASSIC
+        judgement = judge_trace(whole, rules_of(spoken), clauses, classic=is_classic, note=note)
     if span is None and len(rows) == RECORDS_MAX < judgement.nrecords:
         more = f"of {judgement.nrecords} records; --records shows others"
         remark(f"the page has the first {RECORDS_MAX} {more}")

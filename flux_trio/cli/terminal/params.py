@@ -123,9 +123,8 @@ def spoken_edition(what: str) -> Callable[[F], F]:
 EDITION_OPTION: Final = click.option(
     "--edition",
     type=click.Choice(["classic", "current"]),
-    default="classic",
-    show_default=True,
-    help="current leaves out the clauses that the current edition of the RFCs has changed.",
+    help="Judge by this edition of the RFCs.  [default: what the instance of the trace speaks, or "
+    "classic if the trace does not say it]",
 )
 
 
