@@ -93,6 +93,12 @@ def test_long_traces_are_cut_with_a_word(
     assert len(data_of(page)["rows"]) == 50
 
 
+def test_span_without_records_is_said(trace: Path, tmp_path: Path) -> None:
+    result = view(trace, "-o", tmp_path / "page.html", "--records", "5000:")
+    assert result.exit_code == 0
+    assert "the page has no records: the trace has " in result.stderr
+
+
 def test_recordings_of_a_router_are_drawn(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert view(RECORDING, "--edition", "current", "-o", page).exit_code == 0

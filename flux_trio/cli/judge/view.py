@@ -144,4 +144,6 @@ def _page(trace: Path, span: tuple[int, int | None] | None, edition: str | None)
     if span is None and len(rows) == RECORDS_MAX < judgement.nrecords:
         more = f"of {judgement.nrecords} records; --records shows others"
         remark(f"the page has the first {RECORDS_MAX} {more}")
+    if span is not None and not rows:
+        remark(f"the page has no records: the trace has {judgement.nrecords}")
     return trace_page(trace.name, judgement, clauses, rows, make.begun)
