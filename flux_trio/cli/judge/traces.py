@@ -16,7 +16,6 @@ from tempfile import TemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING
 
 import click
-import msgspec
 
 from flux_trio.cli.terminal.errors import CommandError, Unusable, complain
 from flux_trio.process.private import FILE_MODE, making_private
@@ -65,6 +64,8 @@ def of_edition(source: Source, edition: str | None) -> tuple[Source, str]:
 
     An instance says it in its configuration, which is recorded before the first message.
     """
+    from msgspec.structs import replace
+
     from flux_trio.judge.rules import CLASSIC, edition_of
     from flux_trio.trace import Kind
 
@@ -78,7 +79,7 @@ def of_edition(source: Source, edition: str | None) -> tuple[Source, str]:
             spoken = edition_of(record)
         if record.kind == Kind.CONFIG or record.message is not None:
             break
-    return msgspec.structs.replace(source, records=chain(first, source.records)), spoken
+    return replace(source, records=chain(first, source.records)), spoken
 
 
 def open_input(path: Path) -> AbstractContextManager[IO[bytes]]:
