@@ -28,7 +28,7 @@ def tables() -> dict[str, str]:
         "manager.py": _table(planted_in_manager.ROWS),
         "outside": _outside(table_lines(), EXCUSED, is_own),
         "outside_manager": _outside(
-            outside_manager.table_lines(), outside_manager.EXCUSED, outside_manager.is_own
+            table_lines(outside_manager.TABLE), outside_manager.EXCUSED, outside_manager.is_own
         ),
         "principles": PRINCIPLES.read_text(encoding="utf-8").strip(),
     }

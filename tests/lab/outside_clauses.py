@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -137,15 +137,20 @@ EXCUSED: Final[dict[str, str]] = {
 """By cell: why no clause is named."""
 
 
-def is_own(name: str, named: set[str]) -> bool:
+def is_own(
+    name: str,
+    named: set[str],
+    of_whole: Mapping[str, Sequence[str]] = OF_WHOLE,
+    of_field: Mapping[tuple[str, str], Sequence[str]] = OF_FIELD,
+) -> bool:
     """Return whether one of the clauses is about the message, or the field, of a cell."""
     message, field, _ = name.split(" | ")
-    own = OF_WHOLE.get(message, ()) if field == "whole" else OF_FIELD.get((message, field), ())
+    own = of_whole.get(message, ()) if field == "whole" else of_field.get((message, field), ())
     return not named.isdisjoint(own)
 
 
-def table_lines() -> Iterator[tuple[str, set[str]]]:
+def table_lines(table: Path = TABLE) -> Iterator[tuple[str, set[str]]]:
     """Yield each cell of the table with what is named in it."""
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
+    for line in table.read_text(encoding="utf-8").splitlines():
         name, _, named = line.partition(" -> ")
         yield name, set(named.split(", "))

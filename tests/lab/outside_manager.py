@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +13,11 @@ import trio
 
 from flux_trio.editions import CLASSIC
 from flux_trio.instance import Instance
-from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Driven, Stuck
+from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Driven
 from flux_trio.messages import topics
-from flux_trio.process.groups import unwrapping
+from tests.lab import outside_clauses
 from tests.lab.outside import Cell, Message, cells_of
-from tests.lab.played_outside import NOTHING, LyingProcess, Played
+from tests.lab.played_outside import LyingProcess, Played, acts_of, outcome_of, write_lines
 from tests.lab.test_exercise_manager import DEADLINE_S, program
 from tests.lab.test_exercise_mistakes import changed, exercised
 from tests.support.refusals import take_refused
@@ -125,7 +124,7 @@ EXCUSED: Final[dict[str, str]] = {
         for each in (
             *(f"whole | {each}" for each in ("lost", "no object", "late", "to another peer")),
             *(f"ops | {each}" for each in _TEXTS),
-            *("ops.0.1 | null", "ops.0.1 | wrong type", "ops.0.2 | wrong type"),
+            "ops.0.2 | wrong type",
         )
     },
     "hello | whole | of an unknown type": _MORE_KEYS,
@@ -140,24 +139,14 @@ EXCUSED: Final[dict[str, str]] = {
 
 def is_own(name: str, named: set[str]) -> bool:
     """Return whether one of the clauses is about the message, or the field, of a cell."""
-    message, field, _ = name.split(" | ")
-    if message == "kvs.commit":
+    if name.startswith("kvs.commit | "):
         return not named.isdisjoint(_STORES)
-    own = OF_WHOLE.get(message, ()) if field == "whole" else OF_FIELD.get((message, field), ())
-    return not named.isdisjoint(own)
-
-
-def table_lines() -> Iterator[tuple[str, set[str]]]:
-    """Yield each cell of the table with what is named in it."""
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
-        name, _, named = line.partition(" -> ")
-        yield name, set(named.split(", "))
+    return outside_clauses.is_own(name, named, OF_WHOLE, OF_FIELD)
 
 
 def played(cell: Cell) -> Played:
     """Play the acts that have the message of a cell."""
-    acts = [act for act in MANAGER_ACTS if act.title in cell.message.titles]
-    assert len(acts) == len(cell.message.titles), cell.message.titles
+    acts = acts_of(cell, MANAGER_ACTS)
     lie = cell.lie()
 
     def lying(module: object, nursery: trio.Nursery, instance: Instance) -> Driven:
@@ -165,25 +154,12 @@ def played(cell: Cell) -> Played:
 
     module = changed(program(CLASSIC), "", "")
     try:
-        with unwrapping(Stuck):
-            found = exercised(MANAGER_KIT, module, acts, deadline_s=DEADLINE_S, program=lying)
-    except Stuck:
-        return Played(lie.nchanged, True, ())
+        return outcome_of(
+            lie, lambda: exercised(MANAGER_KIT, module, acts, deadline_s=DEADLINE_S, program=lying)
+        )
     finally:
         take_refused()  # the judge's tables refuse what a wrong job manager does
-    causes = [each.clause for each in found.judgement.violations if each.cause is None]
-    return Played(lie.nchanged, not found.is_clean, tuple(dict.fromkeys(causes)))
-
-
-def main(words: Sequence[str]) -> None:
-    """Write a line for each cell of the messages or operators with these names, or of all."""
-    for cell in CELLS.values():
-        if not words or {cell.name, cell.message.name, cell.operator} & {*words}:
-            found = played(cell)
-            if found.nchanged:
-                named = ", ".join(found.named) or ("stuck" if found.is_wrong else NOTHING)
-                print(f"{cell.name} -> {named}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    write_lines(CELLS.values(), played, sys.argv[1:])

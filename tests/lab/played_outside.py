@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.instance import Instance
-from flux_trio.lab.exercise import Driven, Stuck
+from flux_trio.lab.exercise import Act, Driven, Findings, Stuck
 from flux_trio.process.groups import unwrapping
 from tests.lab.outside import EXEC_MESSAGES, SCHED_MESSAGES, Cell, Lying, cells_of, lying_handle
 from tests.lab.test_exercise_mistakes import (
@@ -62,11 +62,28 @@ class Played(NamedTuple):
     """The clauses that are named."""
 
 
+def acts_of(cell: Cell, acts: Iterable[Act]) -> list[Act]:
+    """Return the acts that have the message of a cell."""
+    found = [act for act in acts if act.title in cell.message.titles]
+    assert len(found) == len(cell.message.titles), cell.message.titles
+    return found
+
+
+def outcome_of(lie: Lying, play: Callable[[], Findings]) -> Played:
+    """Play acts with a lie, and return what came of them."""
+    try:
+        with unwrapping(Stuck):
+            found = play()
+    except Stuck:
+        return Played(lie.nchanged, True, ())
+    causes = [each.clause for each in found.judgement.violations if each.cause is None]
+    return Played(lie.nchanged, not found.is_clean, tuple(dict.fromkeys(causes)))
+
+
 def played(cell: Cell) -> Played:
     """Play the acts that have the message of a cell."""
     planted = EXEC if cell.message in EXEC_MESSAGES else FIFO
-    acts = [act for act in planted.acts if act.title in cell.message.titles]
-    assert len(acts) == len(cell.message.titles), cell.message.titles
+    acts = acts_of(cell, planted.acts)
     lie = cell.lie()
 
     def program(module: object, nursery: trio.Nursery, instance: Instance) -> Driven:
@@ -74,24 +91,20 @@ def played(cell: Cell) -> Played:
 
     module = program_of(planted)
     module = pretending(module) if planted is EXEC else module
-    try:
-        with unwrapping(Stuck):
-            found = exercised(planted.kit, module, acts, program=program)
-    except Stuck:
-        return Played(lie.nchanged, True, ())
-    causes = [each.clause for each in found.judgement.violations if each.cause is None]
-    return Played(lie.nchanged, not found.is_clean, tuple(dict.fromkeys(causes)))
+    return outcome_of(lie, lambda: exercised(planted.kit, module, acts, program=program))
 
 
-def main(words: Sequence[str]) -> None:
-    """Write a line for each cell of the messages or operators with these names, or of all."""
-    for cell in cells_of((*SCHED_MESSAGES, *EXEC_MESSAGES)):
-        if not words or {cell.message.name, cell.operator} & {*words}:
-            found = played(cell)
+def write_lines(
+    cells: Iterable[Cell], play: Callable[[Cell], Played], words: Sequence[str]
+) -> None:
+    """Write a line for each cell of the messages or operators with these names, or for all."""
+    for cell in cells:
+        if not words or {cell.name, cell.message.name, cell.operator} & {*words}:
+            found = play(cell)
             if found.nchanged:
                 named = ", ".join(found.named) or ("stuck" if found.is_wrong else NOTHING)
                 print(f"{cell.name} -> {named}", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    write_lines(cells_of((*SCHED_MESSAGES, *EXEC_MESSAGES)), played, sys.argv[1:])
