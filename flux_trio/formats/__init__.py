@@ -33,7 +33,7 @@ from flux_trio.formats.fluid import (
 )
 from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist, HostRange
 from flux_trio.formats.idset import IDS_MAX, Idset
-from flux_trio.formats.jobspec import Jobspec, apply_update, parse_jobspec, value_at
+from flux_trio.formats.jobspec import Jobspec, apply_update, apply_updates, parse_jobspec, value_at
 from flux_trio.formats.jobspec_cost import COSTING, KEY_COST_MAX, check_costs, cost_of, costs_of
 from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
@@ -85,6 +85,7 @@ __all__ = [
     "Wanted",
     "Words",
     "apply_update",
+    "apply_updates",
     "both",
     "cached_for_short",
     "check_costs",

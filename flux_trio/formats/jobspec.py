@@ -234,6 +234,14 @@ def apply_update(jobspec: Mapping[str, object], key: str, value: object) -> Obje
     return updated
 
 
+def apply_updates(jobspec: Mapping[str, object], updates: Mapping[str, object]) -> Object:
+    """Return a copy of a jobspec's JSON with each value at its dotted path; see `apply_update`."""
+    updated = dict(jobspec)
+    for path, value in updates.items():
+        updated = apply_update(updated, path, value)
+    return updated
+
+
 def _check_version(json: Object, *, v1: bool) -> None:
     version = json.get("version", MISSING)
     if type(version) is not int or version < 1:

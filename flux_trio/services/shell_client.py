@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -133,13 +133,14 @@ class ShellClient:
     async def _connect(self) -> trio.SocketStream | None:
         """Return a connection; None if no host listens."""
         connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with ExitStack() as undo, suppress(OSError):
+        with ExitStack() as undo:
             undo.callback(connection.close)
-            with socket_address(self._directory) as address:
-                await connection.connect(address)
+            try:
+                with socket_address(self._directory) as address:
+                    await connection.connect(address)
+            except OSError:
+                return None
             undo.pop_all()
-        if connection.fileno() < 0:
-            return None
         stream = trio.SocketStream(connection)
         if not is_same_user(stream):
             await stream.aclose()

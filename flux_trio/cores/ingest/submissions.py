@@ -16,7 +16,7 @@ from flux_trio.editions import submission
 from flux_trio.formats import (
     FormatError,
     Jobspec,
-    apply_update,
+    apply_updates,
     cached_for_short,
     costs_of,
     document,
@@ -69,9 +69,7 @@ class Submissions(Part):
     def _filled_in(self, jobspec: dict[str, Any]) -> dict[str, Any]:
         """Return a valid jobspec with what its queue adds. Raises NoQueue and FormatError."""
         system = jobspec.get("attributes", {}).get("system", {})
-        for path, value in assign(self.config, system).updates.items():
-            jobspec = apply_update(jobspec, path, value)
-        return jobspec
+        return apply_updates(jobspec, assign(self.config, system).updates)
 
     def demand(self, request: Request) -> submission.Demand:
         """Return what counts for the user's limits."""

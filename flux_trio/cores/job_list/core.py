@@ -2,7 +2,7 @@
 
 What it asks, and what it is asked, in order:
 
-    asks   job-manager.events-journal  → events from now on, until the job manager leaves (`follow`)
+    asks   job-manager.journal         → events from now on, until the job manager leaves (`follow`)
     asks   kvs: the index of active jobs, their eventlogs; then the index of finished jobs (`scan`)
     user   job-list.list               → rows, page by page, then ENODATA (`listing`)
     user   job-list.list-id            → one row

@@ -29,6 +29,7 @@ from flux_trio.formats import (
     PerResource,
     ResourceSet,
     apply_update,
+    apply_updates,
     job_key,
     per_resource_of,
 )
@@ -49,10 +50,7 @@ Texts = dict[tuple[int, str], str | None]  # by job id and name
 
 def current_jobspec(text: str, record: Record) -> dict[str, object]:
     """Return the stored jobspec with every jobspec-update applied. Raises FormatError."""
-    jobspec = _decode(text)
-    for path, value in (record.jobspec_updates or {}).items():
-        jobspec = apply_update(jobspec, path, value)
-    return jobspec
+    return apply_updates(_decode(text), record.jobspec_updates or {})
 
 
 def current_r(text: str, record: Record) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Following the jobs: the job manager's journal, and the eventlogs from before the journal.
 
-    asks  job-manager.events-journal  → an empty response: no event is missed from here on
+    asks  job-manager.journal         → an empty response: no event is missed from here on
     asks  kvs: the eventlogs of the jobs in the index (`scan`)
                                       → events, folded when these eventlogs are read
                                       → an error: opened again, later each time

@@ -3,7 +3,7 @@
 One stream, in order:
 
     reader  job-info.eventlog-watch         → a response for each line
-    asks    kvs.watch of the eventlog; job-exec.attach for output, if Flux's own program asks
+    asks    job-exec.copy, if Flux's own program wants output that is not stored; kvs.watch
     reader  job-info.eventlog-watch-credit  → as many lines more
     asks    a lookup of the key, when the job is inactive or a reader was slow
     reader                                  ← ENODATA after the last line; ENOENT without a log

@@ -7,7 +7,7 @@ Who speaks with it, in the order of a job's life:
     sched      hello and ready; then sched.alloc, and sched.free (`scheduler/side`)
     exec       hello; then <service>.start, answered until the job is over (`execution/side`)
     kvs        each turn commits its events; what tells of them waits (`jobs/commits`)
-    followers  events-journal            → each event that is durable, until they leave
+    followers  journal, events-journal   → each event that is durable, until they leave
     users      raise, urgency, update, kill, memo, wait, queue-*  → an answer each (`requests/`)
 
 A turn folds its inputs into jobs (`ledger.log`), then does for each job that has changed what is

@@ -155,13 +155,11 @@ class Namespaces(Part):
         numbers = {name: count(start_of(name)) for name in names}
         views = sum(number for name, number in numbers.items() if _OF_JOB.fullmatch(name))
         numbers[PRIMARY] = total - views - count(CONTENTS)  # some wait for their namespace there
-        found = {
-            name: flux_kvs.NamespaceWatched(
-                self.by_name[name].owner, self.root(name).rootseq, self.root(name).rootref, number
-            )
-            for name, number in numbers.items()
-            if number
-        }
+        found = {}
+        for name, number in numbers.items():
+            if number:
+                root, owner = self.root(name), self.by_name[name].owner
+                found[name] = flux_kvs.NamespaceWatched(owner, root.rootseq, root.rootref, number)
         return flux_kvs.WatchStats(total, found, len(found))
 
     def create(self, asked: flux_kvs.NamespaceCreate) -> list[Op]:

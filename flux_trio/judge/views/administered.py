@@ -114,8 +114,8 @@ def _fold_administered(
         if name in (was.party, topics.RESOURCE) and what in ENDS:  # of clients that are gone
             undrained = (was.drained & was.excluded) | was.undraining  # that may be stored
             unsure = was.unsure | undrained
-            was = was.but(down=NONE, excluded=NONE, is_noted=False)
-            return _unanswered(was.but(unsure=unsure, undraining=NONE), was.asked)
+            was = was.but(down=NONE, excluded=NONE, is_noted=False, unsure=unsure, undraining=NONE)
+            return _unanswered(was, was.asked)
         # It may note what it has read before it says that it has started.
         return was.but(is_noted=True) if name == was.party and what == "started" else was
     if topic_of(record) in (topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN):

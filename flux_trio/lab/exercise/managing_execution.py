@@ -39,25 +39,23 @@ class OtherExecution(StandIn):
 
     def __init__(self, stage: Stage, handle: Handle) -> None:
         super().__init__(stage, handle)
-        self._on = stage
-        self._peer = handle
         self.edition = stage.edition
         self.starts: dict[int, Request] = {}
         """The last start request of each job."""
 
     async def hello(self) -> None:
-        await self._peer.call(topics.EXEC_HELLO, {"service": OTHER_EXEC})
+        await self._handle.call(topics.EXEC_HELLO, {"service": OTHER_EXEC})
 
     async def started(self, jobid: int, *, says: bool = True) -> bool:
         """Wait until a job is to be started, and start it; return `reattach`. Raises Stuck."""
-        with self._on.deadline():
+        with self._stage.deadline():
             while jobid not in self.starts:
-                for message in await self._peer.receive():
+                for message in await self._handle.receive():
                     if isinstance(message, Request) and message.topic == START:
                         self.starts[about(message)] = message
         if jobid not in self.starts:
             what = f"{START} of job {format_fluid(jobid, 'f58')}"
-            raise Stuck(f"{what}: not within {self._on.deadline_s:g} s", "32.start.1")
+            raise Stuck(f"{what}: not within {self._stage.deadline_s:g} s", "32.start.1")
         if says:
             self.told(jobid, StartType.START)
         payload = self.starts[jobid].payload

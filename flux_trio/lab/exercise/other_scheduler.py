@@ -30,20 +30,18 @@ class OtherScheduler(StandIn):
 
     def __init__(self, stage: Stage, handle: Handle) -> None:
         super().__init__(stage, handle)
-        self._on = stage
-        self._peer = handle
         self.held: list[dict[str, Any]] = []
         """What the last hello has told."""
         self._waiting: list[Request] = []
 
     async def serve(self, limit: int | None = None) -> object:
         """Say hello and ready; return `count`, how many jobs wait."""
-        edition = self._on.edition
+        edition = self._stage.edition
         hello = edition.sched_hello.write(Hello(partial_ok=True))
-        async with self._peer.stream(topics.SCHED_HELLO, hello) as told:
+        async with self._handle.stream(topics.SCHED_HELLO, hello) as told:
             self.held = [each async for each in told]
         mode = Ready("unlimited") if limit is None else Ready("limited", limit)
-        answer = await self._peer.call(topics.SCHED_READY, edition.sched_ready.write(mode))
+        answer = await self._handle.call(topics.SCHED_READY, edition.sched_ready.write(mode))
         return (answer or {}).get("count")
 
     async def wanted(
@@ -51,25 +49,27 @@ class OtherScheduler(StandIn):
     ) -> Request:
         """Return the next request about a job; those about others are kept. Raises Stuck."""
         what = f"{topic} of job {format_fluid(jobid, 'f58')}"
-        with self._on.deadline():
+        with self._stage.deadline():
             while True:
                 for at, request in enumerate(self._waiting):
                     if request.topic == topic and about(request) == jobid:
                         return self._waiting.pop(at)
-                self._waiting += filter(_is_request, await self._peer.receive())
-        raise Stuck(f"{what}: not within {self._on.deadline_s:g} s", clause or OWED.get(topic, ""))
+                self._waiting += filter(_is_request, await self._handle.receive())
+        raise Stuck(
+            f"{what}: not within {self._stage.deadline_s:g} s", clause or OWED.get(topic, "")
+        )
 
     async def grant(self, asked: Request, rank: int = 0, **annotations: Any) -> None:
         """Give a job a core of a node, when its R is stored."""
-        jobid, now = about(asked), self._on.now()
+        jobid, now = about(asked), self._stage.now()
         payload = asked.payload if isinstance(asked.payload, dict) else {}
         duration = value_at(payload.get("jobspec"), DURATION_KEY)
-        machine, end = self._on.machine, now + duration if isinstance(duration, float) else 0.0
+        machine, end = self._stage.machine, now + duration if isinstance(duration, float) else 0.0
         core = next(iter(machine.cores(rank)))
         resources = ResourceSet.build([(rank, 1 << core, 0)], machine.hostname)
         resources = resources.with_times(now, end).with_nslots(1)
         put = CommitValues([["put", job_key(jobid, "R"), format_r(resources)]])
-        await self._peer.call(topics.KVS_COMMIT, self._on.edition.kvs.commit(put))
+        await self._handle.call(topics.KVS_COMMIT, self._stage.edition.kvs.commit(put))
         given = annotations or None
         self._tell(asked, AllocAnswer(jobid, AllocType.SUCCESS, given, R=resources))
 
@@ -92,7 +92,7 @@ class OtherScheduler(StandIn):
         self.answer_free(await self.wanted(jobid, topics.SCHED_FREE, clause))
 
     def answer_free(self, request: Request) -> None:
-        codec = self._on.edition.free_answer
+        codec = self._stage.edition.free_answer
         if codec is not None:
             self.answer(respond(request, codec.write(FreeAnswer(about(request)))))
 
@@ -101,7 +101,7 @@ class OtherScheduler(StandIn):
         return AllocAnswer(about(asked), kind, **more)
 
     def _tell(self, asked: Request, answer: AllocAnswer) -> None:
-        self.answer(respond_stream(asked, self._on.edition.alloc_answer.write(answer)))
+        self.answer(respond_stream(asked, self._stage.edition.alloc_answer.write(answer)))
 
 
 def about(request: Request) -> int:

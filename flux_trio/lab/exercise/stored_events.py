@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from flux_trio.broker import Peer
 from flux_trio.formats import EVENTLOG, Event, FormatError, parse_eventlog
 from flux_trio.lab.exercise.refusing import RefusingRouter
 from flux_trio.messages import Message, Request, topics
 from flux_trio.trace import Kind, Trace
-from flux_trio.trace.kvs import operations_of
-
-_PREFIX: Final = "job."
-_SUFFIX: Final = f".{EVENTLOG}"
+from flux_trio.trace.kvs import job_with, operations_of
 
 
 class EventNotingRouter(RefusingRouter):
@@ -58,9 +55,9 @@ class EventNotingRouter(RefusingRouter):
 def _stored_by(payload: Any) -> Iterator[tuple[int, Event]]:
     """Yield the events that a commit appends to eventlogs of jobs, with the ids of the jobs."""
     for how, key, text in operations_of(payload if isinstance(payload, dict) else {}):
-        if how != "append" or not key.startswith(_PREFIX) or not key.endswith(_SUFFIX):
+        jobid = job_with(key, EVENTLOG) if how == "append" else None
+        if jobid is None:
             continue
-        with suppress(FormatError, ValueError):  # then it is no event of a job
-            jobid = int(key[len(_PREFIX) : -len(_SUFFIX)].replace(".", ""), 16)
+        with suppress(FormatError):  # then it is no event of a job
             for event in parse_eventlog(text or ""):
                 yield jobid, event

@@ -7,12 +7,11 @@ the same seeds gives the same report.
 from __future__ import annotations
 
 import importlib
-import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -136,13 +135,15 @@ class PropertyRaised(Exception):
 @contextmanager
 def property_errors(seed: int) -> Iterator[None]:
     """In this block, raise PropertyRaised for what a property of a user raises."""
-    try:
+    with ExitStack() as stack:
+        stack.push(partial(_tell_property, seed))
         yield
-    finally:
-        error = sys.exc_info()[1]
-        if isinstance(error, Exception) and hasattr(error, "__notes__"):  # the property's name
-            text = traceback_of_user(error)
-            raise PropertyRaised(f"seed {seed} was not judged\n{text}") from None
+
+
+def _tell_property(seed: int, _kind: object, error: BaseException | None, _at: object) -> None:
+    if isinstance(error, Exception) and hasattr(error, "__notes__"):  # the property's name
+        text = traceback_of_user(error)
+        raise PropertyRaised(f"seed {seed} was not judged\n{text}") from None
 
 
 def _of_the_user(error: BaseException) -> BaseException:

@@ -15,7 +15,7 @@ from flux_trio.cores.job_manager.jobs.snapshot import ActiveFacts, JobSnapshot
 from flux_trio.cores.job_manager.waiting import Deferred, LogEvent
 from flux_trio.editions import rfc21
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import Event, FormatError, ResourceSet, apply_update, parse_eventlog
+from flux_trio.formats import Event, FormatError, ResourceSet, apply_updates, parse_eventlog
 from flux_trio.formats.meanings import Stamp
 from flux_trio.protocols import (
     ASKING,
@@ -99,10 +99,8 @@ class ActiveJob(ActiveFacts, Job):
 
     def has_jobspec(self, updates: Mapping[str, Any]) -> bool:
         """Return whether the jobspec already has the values of `updates`."""
-        updated = self.current_jobspec()
-        for path, value in updates.items():
-            updated = apply_update(updated, path, value)
-        return updated == self.current_jobspec()
+        current = self.current_jobspec()
+        return apply_updates(current, updates) == current
 
     def note_begin(self, event: Event, now: float) -> None:
         """Take an event alloc or start (readings: R without starttime).

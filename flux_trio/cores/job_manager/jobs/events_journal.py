@@ -28,7 +28,7 @@ from flux_trio.cores.stored_jobs import JobsWanted, active_in, fold_eventlog, re
 from flux_trio.cores.streams import Credit, Stream, Streams
 from flux_trio.editions import journal
 from flux_trio.editions.common import canceled
-from flux_trio.formats import EVENTLOG, Event, FormatError, apply_update, document, parse_r
+from flux_trio.formats import EVENTLOG, Event, FormatError, apply_updates, document, parse_r
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import (
     Errno,
@@ -132,12 +132,11 @@ class EventsJournal(Part):
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if not len(self.followers):
             return
-        facts = job.snapshot()
         told = journal.JobEvents(
             job.id,
             [event],
-            facts.current_jobspec() if event.name == JobEvent.SUBMIT else None,
-            facts.resource_set() if event.name == JobEvent.ALLOC else None,
+            job.current_jobspec() if event.name == JobEvent.SUBMIT else None,
+            job.resource_set() if event.name == JobEvent.ALLOC else None,
         )
         payload = journal.JOB_EVENTS.write(told)
         self.events.append(Told(job.id, job.nevents - 1, event.name, payload))
@@ -230,10 +229,7 @@ class EventsJournal(Part):
 
 
 def _current_jobspec(text: str, job: Job) -> dict[str, Any]:
-    jobspec = document(redacted_text(text))
-    for path, value in (job.jobspec_updates or {}).items():
-        jobspec = apply_update(jobspec, path, value)
-    return jobspec
+    return apply_updates(document(redacted_text(text)), job.jobspec_updates or {})
 
 
 def _current_r(text: str, job: Job) -> dict[str, Any]:

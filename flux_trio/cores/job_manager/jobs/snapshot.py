@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
-from flux_trio.formats import ResourceSet, apply_update
+from flux_trio.formats import ResourceSet, apply_updates
 from flux_trio.formats.meanings import JobId, Stamp
 from flux_trio.protocols import ExecState, JobEvent, JobFacts, JobState, Rare
 
@@ -100,10 +100,7 @@ class JobSnapshot(ActiveFacts, msgspec.Struct, frozen=True, gc=False):
 
 
 def _updated(jobspec: KeptJobspec, updates: dict[str, Any]) -> dict[str, Any]:
-    found = jobspec.json
-    for path, value in updates.items():
-        found = apply_update(found, path, value)
-    return found
+    return apply_updates(jobspec.json, updates) if updates else jobspec.json
 
 
 @lru_cache(maxsize=UPDATED_MAX)
