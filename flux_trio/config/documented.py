@@ -48,6 +48,7 @@ _STORE: Final = "the store is one SQLite file, durable at every commit"
 _HERE: Final = "the processes of all targets run on this machine"
 _SCRIPTS: Final = "there are no scripts of the IMP, which the key is for"
 _SCHEDULERS: Final = "the scheduler is this project's own: see [sched]"
+_OLD_FLUXION: Final = "fluxion reads [sched-fluxion-resource] and the like"
 HARDWARE: Final = "only flux-coral2 can serve this hardware"
 _MODULES: Final = "it configures modules of flux-core that are not here"
 
@@ -95,9 +96,9 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
     "fake-resources.host-prefix": USED,
     "fake-resources.hwloc-xml-path": Refused("cores-per-node and gpus-per-node: no XML is read"),
     "fake-resources.nnodes": USED,
-    "fluxion": Ignored(_SCHEDULERS),
-    "fluxion-qmanager": Ignored(_SCHEDULERS),
-    "fluxion-resource": Ignored(_SCHEDULERS),
+    "fluxion": Ignored(_OLD_FLUXION),
+    "fluxion-qmanager": Ignored(_OLD_FLUXION),
+    "fluxion-resource": Ignored(_OLD_FLUXION),
     "heartbeat": Ignored(_NETWORK, ("period", "timeout", "warn_thresh")),
     "ingest.batch-count": Ignored(_INGEST),
     "ingest.buffer-size": Ignored(_INGEST),
@@ -153,9 +154,9 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
     "resource.scheduling": Ignored("the scheduler reads no hints in R"),
     "resource.verify": USED,
     "run": Ignored(_OTHER_FILE),
-    "sched-fluxion-feasibility": Ignored(_SCHEDULERS),
-    "sched-fluxion-qmanager": Ignored(_SCHEDULERS),
-    "sched-fluxion-resource": Ignored(_SCHEDULERS),
+    "sched-fluxion-feasibility": USED,
+    "sched-fluxion-qmanager": USED,
+    "sched-fluxion-resource": USED,
     "sched-simple": Ignored(_SCHEDULERS),
     "sdexec": Ignored(_SYSTEMD, ("mapper", "mapper-searchpath")),
     "sign": Ignored(_OTHER_FILE),

@@ -51,6 +51,9 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
+ModuleTable = dict[str, Any] | None
+"""The table of a module that is not this project's, as it is."""
+
 ALL_HOSTS: Final = "all"
 
 _NO_QUEUE: Final = QueueTable()
@@ -78,6 +81,10 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
     job_manager: JobManagerConfig = msgspec.field(default=JobManagerConfig(), name="job-manager")
     policy: PolicyTable = PolicyTable()
     queues: dict[str, QueueTable] = {}
+    # tables of a scheduler that can be loaded here: it alone knows their keys
+    fluxion_feasibility: ModuleTable = msgspec.field(default=None, name="sched-fluxion-feasibility")
+    fluxion_qmanager: ModuleTable = msgspec.field(default=None, name="sched-fluxion-qmanager")
+    fluxion_resource: ModuleTable = msgspec.field(default=None, name="sched-fluxion-resource")
 
     @property
     def edition_value(self) -> Edition:

@@ -22,7 +22,7 @@ hosts = [{ host = "node[0-3]" }]
 [systemd]
 enable = true
 
-[sched-fluxion-qmanager]
+[fluxion-qmanager]
 queue-policy = "easy"
 
 [exec]
@@ -64,6 +64,10 @@ SAMPLES = {
     "resource.path": '"/etc/flux/R"',
     "resource.rediscover": "true",
     "resource.verify": '{ default = "strict", hostname = "ignore", gpu = "allow-missing" }',
+    **{
+        f"sched-fluxion-{module}": "{ policy-params = { queue-depth = 8 } }"
+        for module in ("feasibility", "qmanager", "resource")
+    },
     "job-manager.housekeeping.command": '["/bin/true"]',
     "job-manager.housekeeping.release-after": '"1m"\nedition = "current"',
     **{
@@ -117,9 +121,19 @@ def test_tables_of_a_site_are_named_with_the_reason_and_left_out() -> None:
         "[tbon], [bootstrap] (the instance is one process, without an overlay network); "
         "[systemd], exec.sdexec-properties "
         "(processes of jobs run below the shell host, not in units of systemd); "
-        "[sched-fluxion-qmanager] (the scheduler is this project's own: see [sched]); "
+        "[fluxion-qmanager] (fluxion reads [sched-fluxion-resource] and the like); "
         "exec.imp (all jobs run as the owner of the instance, without the IMP)"
     ]
+
+
+def test_tables_of_fluxion_are_kept_as_they_are() -> None:
+    """A module that is loaded later gets them, and config.get has them."""
+    table = {"queue-policy": "easy", "policy-params": {"reservation-depth": 64}, "new": [1, True]}
+    config = read_config({"sched-fluxion-qmanager": table})
+    assert config.to_json()["sched-fluxion-qmanager"] == table
+    assert "sched-fluxion-resource" not in config.to_json()
+    with pytest.raises(FormatError, match=r"config\.sched-fluxion-qmanager: expected object"):
+        read_config({"sched-fluxion-qmanager": "easy"})
 
 
 def test_keys_that_mean_the_same_here_are_those_of_the_types() -> None:

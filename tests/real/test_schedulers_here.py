@@ -6,6 +6,7 @@ those of a log of Lassen, while the monitor judges the instance.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.conformance.testees import Examinee, examinees
+from tests.support.live_scheduling import FLUXION, FLUXION_MODULES, fluxion_path
 from tests.support.real_flux import NEEDS_FLUX, REAL
 
 NJOBS = 1000
@@ -38,6 +40,57 @@ def schedulers() -> list[Examinee]:
     if not os.environ.get("PATH") or NEEDS_FLUX[1].args[0]:
         return []
     return [each for each in examinees() if each.is_ours and not each.scheduler_is_ours]
+
+
+FLUXION_TABLES = """
+[sched-fluxion-qmanager]
+queue-policy = "easy"
+[sched-fluxion-qmanager.policy-params]
+max-queue-depth = 77
+[sched-fluxion-resource]
+match-policy = "lonodex"
+[queues.batch]
+[policy.jobspec.defaults.system]
+queue = "batch"
+"""
+ASKS_FLUXION = """
+flux module remove sched-simple
+flux module load {resource} load-allowlist=node,core,gpu
+flux module load {feasibility}
+flux module load {qmanager}
+for name in resource qmanager; do
+  flux python -c "import flux, json; \\
+    print(json.dumps(flux.Flux().rpc('sched-fluxion-$name.params').get()['params']))"
+done
+flux run -q batch true
+"""
+
+
+@pytest.mark.real_flux
+@NEEDS_FLUX[1]
+@pytest.mark.skipif(
+    None in map(fluxion_path, FLUXION), reason=f"no modules of fluxion in ${FLUXION_MODULES}"
+)
+def test_fluxion_reads_its_tables_of_the_configuration(tmp_path: Path) -> None:
+    config, script = tmp_path / "current.toml", tmp_path / "asks.sh"
+    config.write_text(CONFIG + FLUXION_TABLES)
+    modules = {name.removeprefix("sched-fluxion-"): fluxion_path(name) for name in FLUXION}
+    script.write_text("set -e\n" + ASKS_FLUXION.format(**modules))
+    start = [sys.executable, "-m", "flux_trio", "start", "-c", str(config)]
+    done = subprocess.run(
+        [*start, "--statedir", str(tmp_path / "s"), "sh", str(script)],
+        cwd=REAL.parents[1],
+        env={**os.environ, "FLUX_URI": f"local://{tmp_path}/s/local-0"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    resource, qmanager = map(json.loads, done.stdout.splitlines())
+    assert resource["policy"] == "lonodex"
+    batch = qmanager["batch"]  # the queue, of which it makes one of its own
+    assert (batch["queue-policy"], batch["policy-params"]) == ("easy", "max-queue-depth=77")
 
 
 @pytest.mark.real_flux
