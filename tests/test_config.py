@@ -94,7 +94,8 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
         (
             'editon = "classic"',
             "site.toml: expected the keys edition, access, broker, resource, fake-resources, "
-            "sched, exec, ingest, kvs, job-manager, policy, queues, "
+            "sched, exec, ingest, kvs, job-manager, policy, queues, sched-fluxion-feasibility, "
+            "sched-fluxion-qmanager, sched-fluxion-resource, "
             'got "editon"; did you mean edition?',
         ),
         (
