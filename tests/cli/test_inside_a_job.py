@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from flux_trio.shell.pmi import PmiJob
 from tests.support.instance import (
+    DEADLINE_S,
     FLUX_TRIO,
     TWO_NODES,
     RunningInstance,
+    environment,
     flux_trio,
     running_instance,
     until,
@@ -86,6 +92,33 @@ def test_the_command_of_an_instance_in_a_job_has_its_own_names(instance: Running
     assert names.split() == ["none", "none", parents_job, uri]
     assert statedir != str(instance.statedir)
     assert not Path(statedir).exists()
+
+
+def test_a_further_task_goes_on_until_the_first_has_ended() -> None:
+    """Else the job would fail of its exit-timeout. A signal is for the instance."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(DEADLINE_S)
+    job = {"FLUX_JOB_ID": "f1", "FLUX_TASK_RANK": "1", "FLUX_TRIO_STATEDIR": "/none"}
+    env = environment(**job, PMI_FD=str(theirs.fileno()))
+    command = [*FLUX_TRIO, "start", "true"]
+    with ours, subprocess.Popen(command, env=env, pass_fds=[theirs.fileno()]) as task:
+        theirs.close()
+        pmi = PmiJob("f1", 2, {})
+        for said in ("init", "barrier_in", "finalize"):
+            line = ours.recv(4096).decode().rstrip()
+            assert line.startswith(f"cmd={said}")
+            replies = dict(pmi.answer(1, line))
+            if said == "barrier_in":
+                task.send_signal(signal.SIGTERM)
+                replies = dict(pmi.answer(0, line))
+                assert task.poll() is None
+            ours.sendall(replies[1].encode())
+        assert task.wait(DEADLINE_S) == 0
+
+
+def test_further_tasks_end_with_the_instance(instance: RunningInstance) -> None:
+    done = instance.run("run", "-n3", "-o", "exit-timeout=none", *FLUX_TRIO, "start", "echo", "it")
+    assert (done.returncode, done.stdout) == (0, "it\n"), done.stderr
 
 
 def test_an_instance_in_a_job_has_what_the_job_has_and_runs_jobs(nested: Nested) -> None:

@@ -3,7 +3,8 @@
 RFC 20: an instance gets its resources from the enclosing instance, re-ranked. That is a flux-trio
 or a flux-core (`enclosing_flux`). When the job gets a new expiration, so does the instance: it
 watches the job's eventlog (readings: How exec learns of cancels). Left out: more than one broker.
-The first task of the job runs the instance, which has all resources of the job.
+The first task of the job runs the instance, which has all resources of the job; the others wait for
+its end (`together`).
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def start(
     process at once. Nothing that was acknowledged is lost.
 
     Inside a job the instance has the resources of that job. The first task of the job runs the
-    instance; the other tasks do nothing.
+    instance; the other tasks wait for its end.
 
     Exit codes: with COMMAND its exit code (128 plus the number of the signal that ended it, 127 if
     it is not found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
@@ -130,9 +130,11 @@ def start(
         state_directory,
         statedir_of_user,
     )
+    from flux_trio.cli.instance.together import release_further_tasks, wait_for_first_task
     from flux_trio.client import default_statedir, is_further_task, is_in_job
 
     if is_further_task(os.environ):
+        wait_for_first_task(os.environ)
         return
     if not command and (command := shell_of_terminal(os.environ)):
         remark("the instance ends when you leave this shell")
@@ -141,6 +143,8 @@ def start(
     # the default directory is that of the enclosing instance
     default = None if command or in_job else default_statedir(os.environ)
     with ExitStack() as opened:
+        if in_job:
+            opened.callback(release_further_tasks, os.environ)
         directory, lasting = opened.enter_context(state_directory(named, default))
         if (host := _begin_shell_host(directory)) is not None:
             opened.callback(host.drop)

@@ -152,8 +152,8 @@ def main() -> int:
         named = {"resource", "fake-resources"} & tables.keys()
         start += [] if asked.test_size is None or named else [f"-s{asked.test_size}"]
         start += [f"--statedir={attributes['statedir']}"] if "statedir" in attributes else []
-        return subprocess.run(
-            [*start, *command_of(asked.command, before)], env=environ, check=False
+        return subprocess.run(  # in a job it has a descriptor for PMI
+            [*start, *command_of(asked.command, before)], env=environ, check=False, close_fds=False
         ).returncode
 
 
