@@ -187,6 +187,8 @@ def _edits_of(unit: Unit) -> Iterator[Edit]:
 def _applies(told: RecordingJson, unit: Unit, found: dict[str, Any], operator: str) -> bool:
     is_message = unit.job < 0
     match operator:
+        case "lost" | "late" if is_message and not unit.place:
+            return False  # a recording begins at any moment: the next message may be its first
         case "early" | "late":
             return _neighbor(told, unit, operator) is not None
         case "to another peer":
@@ -256,8 +258,9 @@ def _neighbor(told: RecordingJson, unit: Unit, kind: str) -> int | None:
 def _is_related(one: dict[str, Any], other: dict[str, Any], kind: str) -> bool:
     """Whether the move would change the order of two that belong together."""
     if "topic" not in one:
-        names = {one["name"], other["name"]}
-        return names != _UNORDERED and not any(name.startswith("debug.") for name in names)
+        names = frozenset((one["name"], other["name"]))
+        is_free = names in _UNORDERED or any(map(_may_come_anywhere, (one, other)))
+        return not is_free
     if _is_of_job(one):
         return _is_of_job(other) and bool(_ids(one) & _ids(other))
     is_of_both = {one["from"], one["to"]} == {other["from"], other["to"]}
@@ -265,8 +268,27 @@ def _is_related(one: dict[str, Any], other: dict[str, Any], kind: str) -> bool:
     return is_rpc and one["type"] == ("response" if kind == EARLY else "request")
 
 
-_UNORDERED: Final = {"validate", "dependency-add"}
-"""A dependency may be added in NEW and in DEPEND."""
+_UNORDERED: Final = frozenset(
+    frozenset(pair)
+    for pair in (
+        ("validate", "dependency-add"),
+        ("validate", "dependency-remove"),
+        ("alloc", "prolog-start"),
+        ("prolog-finish", "epilog-start"),
+        ("prolog-finish", "epilog-finish"),
+        ("release", "epilog-start"),
+    )
+)
+"""Events that may come in either order: a dependency may be added, and removed, in NEW and in
+DEPEND; a prolog holds the start request, and an epilog the free, and nothing else.
+"""
+
+
+def _may_come_anywhere(event: dict[str, Any]) -> bool:
+    """Whether an event changes no state, and nothing waits for it."""
+    name: str = event["name"]
+    is_exception = name == "exception"
+    return name.startswith("debug.") or (is_exception and event["context"]["severity"] != 0)
 
 
 def _is_of_job(message: dict[str, Any]) -> bool:
