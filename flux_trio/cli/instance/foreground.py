@@ -13,7 +13,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -211,21 +210,26 @@ async def _monitoring(startup: Startup) -> AsyncIterator[Monitoring | None]:
 
 async def _run(startup: Startup) -> int:
     code = FORCED
-    try:
-        with (
-            written_trace(startup.trace, environments=startup.trace_environments) as turn_sinks,
-            open_log_sink(startup.log, os.environ) as log,
-        ):
-            async with _monitoring(startup) as monitoring:
-                code = await _run_instance(startup, turn_sinks, log, monitoring)
-                startup.ending.step(lambda: "the judge and the trace", RECORDED_S_MAX)
-    finally:
-        raised = sys.exc_info()[1]
-        if raised is not None and startup.ending.left_behind():  # this function does not return
-            error = sole_error(raised, EXPECTED)
-            complain(describe(raised) if error is None else _explain(error))
-        startup.ending.all_has_ended(code)
+    with ExitStack() as last:
+        last.callback(lambda: startup.ending.all_has_ended(code))
+        last.push(partial(_complain_if_left_behind, startup))
+        turn_sinks = last.enter_context(
+            written_trace(startup.trace, environments=startup.trace_environments)
+        )
+        log = last.enter_context(open_log_sink(startup.log, os.environ))
+        async with _monitoring(startup) as monitoring:
+            code = await _run_instance(startup, turn_sinks, log, monitoring)
+            startup.ending.step(lambda: "the judge and the trace", RECORDED_S_MAX)
     return code
+
+
+def _complain_if_left_behind(
+    startup: Startup, _: object, raised: BaseException | None, __: object
+) -> None:
+    """Say what was raised, if a thread is left: `all_has_ended` ends this process then."""
+    if raised is not None and startup.ending.left_behind():
+        error = sole_error(raised, EXPECTED)
+        complain(describe(raised) if error is None else _explain(error))
 
 
 async def _run_instance(

@@ -75,6 +75,7 @@ class Namespaces(Part):
     """All namespaces; `owner` is the instance owner's."""
 
     by_name: dict[str, StoredNamespace]
+    _by_root: dict[str, str]
     _read: set[str]
     _of_user: dict[int, int]
     _told: dict[str, int]
@@ -85,7 +86,9 @@ class Namespaces(Part):
         self._read = set()  # namespaces of jobs whose output somebody reads
         self._of_user = {}  # bytes in all namespaces of a guest, by userid
         self._told = {}  # bytes of a namespace that the job manager was told of
-        self.by_name = {PRIMARY: StoredNamespace(owner)}
+        self._by_root = {}  # names, by the blobref of the root as it is now
+        self.by_name = {}
+        self._add(PRIMARY, StoredNamespace(owner))
 
     def load(self, page: KeysPage) -> None:
         """Take a page of what is stored. Raises FluxError(EBADMSG) for what cannot be read."""
@@ -94,8 +97,12 @@ class Namespaces(Part):
                 found = _NAMESPACE.decode(value or "")
             except msgspec.MsgspecError as error:
                 raise FluxError(Errno.EBADMSG, f"{key}: {error}") from None
-            self.by_name[key.removeprefix(f"{KNOWN}.")] = found
+            self._add(key.removeprefix(f"{KNOWN}."), found)
             self._count_bytes(found.owner, found.total)
+
+    def _add(self, name: str, namespace: StoredNamespace) -> None:
+        self.by_name[name] = namespace
+        self._by_root[self.ref(name, namespace.rootseq)] = name
 
     def _count_bytes(self, owner: int, nbytes: int) -> None:
         total = self._of_user.pop(owner, 0) + nbytes
@@ -124,11 +131,10 @@ class Namespaces(Part):
         return Place(name, key, stored_key(name, key))
 
     def with_root(self, ref: str) -> str | None:
-        """Return the namespace whose root has this blobref now."""
-        for name, each in self.by_name.items():
-            if ref == self.ref(name, each.rootseq):
-                return name
-        return None
+        """Return the namespace whose root has this blobref now; the first that is empty."""
+        if ref == EMPTY_ROOT:
+            return next((name for name, each in self.by_name.items() if not each.rootseq), None)
+        return self._by_root.get(ref)
 
     def _of_root(self, rootdir: JsonObject) -> str:
         ref = treeobj.ref_of(rootdir)
@@ -183,7 +189,7 @@ class Namespaces(Part):
             raise FluxError(Errno.ENOSPC, f"there are {NAMESPACES_MAX} namespaces: remove some")
         is_instances = asked.owner in (-1, USERID_UNKNOWN)
         owner = self._owner if is_instances else asked.owner
-        self.by_name[name] = StoredNamespace(owner, asked.flags)
+        self._add(name, StoredNamespace(owner, asked.flags))
         return [self._op(name)]
 
     def remove(self, name: str) -> list[Op] | None:
@@ -197,6 +203,7 @@ class Namespaces(Part):
         self._told.pop(name, None)
         if (found := self.by_name.pop(name, None)) is None:
             return None
+        self._by_root.pop(self.ref(name, found.rootseq), None)
         self._count_bytes(found.owner, -found.total)
         start = start_of(name)
         ops: list[Op] = [Unlink(f"{KNOWN}.{name}")]
@@ -309,8 +316,11 @@ class Namespaces(Part):
         found = self.by_name.get(name)
         if found is None:
             return None
+        self._by_root.pop(self.ref(name, found.rootseq), None)
         found.rootseq += 1
-        return self.root(name)
+        root = self.root(name)
+        self._by_root[root.rootref] = name
+        return root
 
     def counting(self, names: Iterable[str]) -> list[Op]:
         """Return the ops that store the numbers of commits after one more for each of `names`."""
