@@ -601,12 +601,7 @@ def _mains(
 ) -> dict[str, ModuleMain]:
     """Return the main function of each module, with this configuration."""
     mains: dict[str, ModuleMain] = {
-        "kvs": functools.partial(
-            kvs.run,
-            store_factory=given.store,
-            edition=config.edition_value,
-            limits=config.job_manager.user_limits,
-        ),
+        "kvs": functools.partial(kvs.run, store_factory=given.store, edition=config.edition_value),
         "resource": functools.partial(_run_resource, config, given, find_again),
         "job-manager": functools.partial(
             job_manager.run,

@@ -83,6 +83,16 @@ class Stored(msgspec.Struct, frozen=True):
     nbytes: int
 
 
+class StoreRoom(msgspec.Struct, frozen=True):
+    """The job-manager.store-room request: the bytes that a guest's namespace is about to hold.
+
+    ENOSPC is the answer if they are too many.
+    """
+
+    id: JobId | None  # null if the namespace is no job's
+    nbytes: int
+
+
 class Memo(msgspec.Struct, frozen=True):
     """The job-manager.memo request; a value of null removes its key.
 
@@ -268,6 +278,7 @@ OLD_URGENCY: Final = codec(OldUrgency)
 KILL: Final = codec(Kill)
 KILL_ALL: Final = codec(KillAll)
 STORED: Final = codec(Stored)
+STORE_ROOM: Final = codec(StoreRoom)
 MEMO: Final = codec(Memo)
 POST_EVENT: Final = codec(PostEvent)
 LIST: Final = codec(ListJobs)

@@ -18,7 +18,6 @@ import msgspec
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.config import UserLimitsConfig
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import (
     BackedUp,
@@ -56,12 +55,9 @@ async def run(
     store_factory: Callable[[], Store],
     *,
     edition: Edition = CLASSIC,
-    limits: UserLimitsConfig = UserLimitsConfig(),  # noqa: B008  # it is frozen
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `kvs.*` from the store that `store_factory` opens, until cancelled.
-
-    `limits` bound what guests write there.
 
     Before `task_status.started()`, raises StoreError if the store cannot be opened, and
     FluxError(EEXIST) if there is a kvs already.
@@ -73,7 +69,7 @@ async def run(
         handle.subscribe(topics.SERVICE_BACK_EVENT)
         for level, text in store.remarks:
             handle.log(level, text)
-        turns = make_core(handle, KvsCore, handle.userid, edition=edition, limits=limits).turns
+        turns = make_core(handle, KvsCore, handle.userid, edition=edition).turns
         if store.waits_for_disk:
             await _serve_from_disk(handle, store, turns, task_status)
         else:

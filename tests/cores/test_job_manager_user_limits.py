@@ -129,6 +129,40 @@ def test_guest_namespaces_of_the_finished_jobs_of_a_guest_count() -> None:
     assert purged(m) == [1]
 
 
+def room(m: ManagerScript, jobid: int | None, nbytes: int) -> tuple[int, Any]:
+    """What the kvs is answered when a guest's namespace is about to hold so much."""
+    return answer(m, asked(topics.JOB_STORE_ROOM, {"id": jobid, "nbytes": nbytes}, by="kvs"))
+
+
+def test_jobspecs_and_guest_namespaces_are_one_account() -> None:
+    m = script(stored_bytes=150_000)
+    assert refusals(m, 2, GUEST_USERID, **ENVIRONMENT) == []
+    assert room(m, 2, 50_000)[0] == 0
+    assert room(m, 2, 60_000)[0] == 0  # all of it, not more
+    errnum, text = room(m, 1, 50_000)
+    assert errnum == Errno.ENOSPC
+    assert re.fullmatch(
+        rf"job-1: 11\d{{4}} bytes are stored of the active jobs of user {GUEST_USERID}, and with "
+        "50000 more they exceed user-limits.stored-bytes, 150000",
+        text,
+    )
+    (refusal,) = refusals(m, 3, GUEST_USERID, **ENVIRONMENT)
+    assert "exceed user-limits.stored-bytes, 150000" in refusal
+    assert room(m, 99, 1 << 30)[0] == 0  # it is over
+    assert room(m, None, 1 << 30)[0] == 0  # the owner has made it
+    m.raise_(2)
+    assert room(m, 1, 50_000)[0] == 0
+
+
+def test_another_configuration_is_another_bound_of_what_guests_store() -> None:
+    m = script(stored_bytes=150_000)
+    assert room(m, 1, 200_000)[0] == Errno.ENOSPC
+    for most, errnum in ((300_000, 0), (150_000, Errno.ENOSPC), (0, 0)):
+        config = limited(stored_bytes=most).to_json()
+        assert answer(m, asked(topics.config_reload_of("job-manager"), {"config": config}))[0] == 0
+        assert room(m, 1, 200_000)[0] == errnum
+
+
 def low(m: ManagerScript, free: int) -> None:
     """The kvs says how much of its disk is free."""
     m.put(asked(topics.JOB_HINDRANCE, {"reason": "", "disk_free": free}, by="kvs"))
@@ -143,6 +177,7 @@ def test_guests_leave_a_part_of_the_disk_free() -> None:
     assert ask(m, topics.JOB_URGENCY, urgency=1) == (Errno.ENOSPC, text)
     update = {"updates": {"attributes.system.duration": 5}}
     assert ask(m, topics.JOB_UPDATE, **update) == (Errno.ENOSPC, text)
+    assert room(m, 1, 1) == room(m, None, 1) == (Errno.ENOSPC, text)
     assert refusals(m, 3, OWNER_USERID) == []
     assert ask(m, topics.JOB_RAISE, type="cancel", severity=0)[0] == 0
     low(m, 1000)

@@ -7,16 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.config import UserLimitsConfig
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.namespaces import EMPTY_ROOT, GUEST_BYTES_MAX
-from flux_trio.cores.kvs.ops import DiskFree, Fetched, Stored
+from flux_trio.cores.kvs.ops import KvsInput
 from flux_trio.cores.stored_jobs import PIECE_CHARS
 from flux_trio.editions import CURRENT
 from flux_trio.editions.flux_kvs import APPEND, READLINK, WAITCREATE, WATCH
 from flux_trio.formats import job_key
 from flux_trio.formats.treeobj import directory, dirref, link, val
-from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from flux_trio.store.executing import execute
 from flux_trio.store.stores import MemoryStore
 from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest, gone
@@ -29,27 +28,37 @@ OUTPUT_1 = job_key(1, "guest.output.1")
 
 
 class FluxKvs:
-    """A core and its store; `__call__` returns (matchtag, errnum, payload) of each answer."""
+    """A core and its store; `__call__` returns (matchtag, errnum, payload) of each answer.
 
-    def __init__(
-        self, store: MemoryStore | None = None, limits: UserLimitsConfig | None = None
-    ) -> None:
-        self.core = KvsCore(OWNER, CURRENT, limits or UserLimitsConfig())
+    `room` is what the job manager answers when a guest is to write more; None: it waits.
+    """
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.core = KvsCore(OWNER, CURRENT)
+        self.room: tuple[int, str] | None = (0, "")
+        self.asked: list[Request] = []  # job-manager.store-room
         self.store = store or MemoryStore()
         self.sent: list[tuple[str, Any]] = []  # requests of the kvs
         self._settle(self.core.start(0.0))
 
     def __call__(self, *requests: Request) -> list[tuple[int, int, Any]]:
-        found = self._settle(self.core.turn(0.0, list(requests)))
+        return self.told(*requests)
+
+    def told(self, *inputs: KvsInput) -> list[tuple[int, int, Any]]:
+        found = self._settle(self.core.turn(0.0, list(inputs)))
         return [(each.matchtag, each.errnum, each.payload) for each in found]
 
     def _settle(self, actions: list[Any]) -> list[Response]:
         told: list[Response] = []
         while actions:
-            results: list[Stored | Fetched] = []
+            results: list[KvsInput] = []
             for each in actions:
                 if isinstance(each, Response):
                     told.append(each)
+                elif isinstance(each, Request) and each.topic == topics.JOB_STORE_ROOM:
+                    self.asked.append(each)
+                    if self.room is not None:
+                        results.append(answer(each, *self.room))
                 elif isinstance(each, Request):
                     self.sent.append((each.topic, each.payload))
                 else:
@@ -66,6 +75,10 @@ class FluxKvs:
     def one(self, request: Request) -> tuple[int, Any]:
         ((_, errnum, payload),) = self(request)
         return errnum, payload
+
+
+def answer(request: Request, errnum: int, text: str) -> Response:
+    return Response(request.topic, text or None, errnum, request.matchtag)
 
 
 def op(key: str, dirent: Any, flags: int = 0) -> dict[str, Any]:
@@ -276,29 +289,54 @@ class TestNamespaces:
         assert f"at most {GUEST_BYTES_MAX}" in text
         assert kvs.one(commit(*half["ops"], namespace="his"))[0] == 0  # the owner is not bounded
 
-    def test_all_namespaces_of_a_guest_together_are_bounded(self) -> None:
-        limits = UserLimitsConfig(stored_bytes=10_000)
-        kvs = FluxKvs(limits=limits)
-        for jobid in (1, 2, 3):
-            kvs.one(self.create(f"job-{jobid}", GUEST))
-        kvs.put("output", "x" * 3000, namespace="job-1")  # the execution service's
-        assert kvs.one(by_guest("job-2", 3000))[0] == 0
-        again = FluxKvs(kvs.store, limits=limits)
-        errnum, text = again.one(by_guest("job-3", 5000))
-        assert errnum == Errno.ENOSPC
-        assert f"written in the namespaces of user {GUEST}" in text
-        assert text.endswith("they exceed user-limits.stored-bytes, 10000")
-        again.one(asked("kvs.namespace-remove", {"namespace": "job-1"}))
-        assert again.one(by_guest("job-3", 5000))[0] == 0
+    def test_the_job_manager_says_whether_a_guest_may_write_more(self, kvs: FluxKvs) -> None:
+        for name in ("job-1", "his"):
+            kvs.one(self.create(name, GUEST))
+        kvs.put("output", "x" * 3000, namespace="job-1")  # the execution service's: nobody is asked
+        assert kvs.asked == []
+        for namespace, jobid, nbytes in (
+            ("job-1", 1, 6000),
+            ("job-1", 1, 9000),
+            ("his", None, 3000),
+        ):
+            assert kvs.one(by_guest(namespace, 3000))[0] == 0
+            (asked_room,) = kvs.asked
+            assert asked_room.payload["id"] == jobid
+            assert nbytes < asked_room.payload["nbytes"] < nbytes + 200
+            kvs.asked.clear()
+        kvs.room = (Errno.ENOSPC, "too much")
+        assert kvs.one(by_guest("job-1", 3000)) == (Errno.ENOSPC, "too much")
+        kvs.room = (Errno.ENOSYS, "no job manager")  # nobody knows
+        assert kvs.one(by_guest("job-1", 3000))[0] == 0
+        refused, taken = kvs.asked
+        assert refused.payload == taken.payload  # what was refused does not count
 
-    def test_a_guest_writes_nothing_while_little_of_the_disk_is_free(self) -> None:
-        kvs = FluxKvs(limits=UserLimitsConfig(disk_free=1000))
-        kvs.one(self.create("job-1", GUEST))
-        kvs.core.turn(0.0, [DiskFree(999, False)])
-        text = "the disk has 999 bytes free: guests leave user-limits.disk-free, 1000"
-        assert kvs.one(by_guest("job-1", 1)) == (Errno.ENOSPC, text)
-        kvs.put("a", "b", namespace="job-1")
-        assert kvs.get("a", namespace="job-1") == (0, {"val": val("b")})
+    def test_a_guest_reads_what_he_has_written_and_nobody_else_waits(self, kvs: FluxKvs) -> None:
+        for name, owner in (("his", GUEST), ("other", GUEST + 1)):
+            kvs(self.create(name, owner))
+        kvs.room = None
+        at = {"key": "own", "namespace": "his", "flags": 0}
+        write = [msgspec.structs.replace(by_guest("his", 2), matchtag=tag) for tag in (1, 2)]
+        read = [asked_by_guest("kvs.lookup", at, tag=tag) for tag in (3, 4)]
+        assert kvs(write[0], read[0], write[1], read[1]) == []
+        assert kvs.get("a", namespace="other")[0] == Errno.ENOENT
+        first = kvs.told(answer(kvs.asked[0], 0, ""))
+        assert [(tag, errnum) for tag, errnum, _ in first] == [(1, 0), (3, 0)]
+        assert kvs.told(answer(kvs.asked[1], Errno.ENOSPC, "too much")) == [
+            (2, Errno.ENOSPC, "too much"),
+            (4, 0, {"val": val("xx")}),
+        ]
+
+    def test_a_guest_that_leaves_is_forgotten_with_what_he_waits_for(self, kvs: FluxKvs) -> None:
+        kvs(self.create("his", GUEST))
+        kvs.room = None
+        at = {"key": "own", "namespace": "his", "flags": WATCH}
+        follow = asked_by_guest("kvs-watch.lookup", at, tag=5, streaming=True)
+        leaves = [asked_by_guest(f"{service}.disconnect") for service in ("kvs", "kvs-watch")]
+        assert kvs(by_guest("his", 2), follow, *leaves) == []
+        assert kvs.told(answer(kvs.asked[0], 0, "")) == []
+        assert kvs.one(asked("kvs-watch.stats-get"))[1]["watchers"] == 0
+        assert kvs.get("own", namespace="his") == (0, {"val": val("xx")})
 
     def test_the_job_manager_is_told_how_much_guests_have_in_namespaces_of_jobs(self) -> None:
         kvs = FluxKvs()

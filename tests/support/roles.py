@@ -141,6 +141,7 @@ ASKED: Final[dict[str, dict[str, RequestPayload]]] = {
     ),
     topics.JOB_HINDRANCE: plain({"reason": "the disk is full"}),
     topics.JOB_STORED: plain({"id": 1, "nbytes": 1}),
+    topics.JOB_STORE_ROOM: plain({"id": 1, "nbytes": 1}),
     topics.JOB_GETINFO: plain(),
     topics.JOB_HOUSEKEEPING_KILL: plain({"signum": 15}),
     topics.config_reload_of(topics.JOB_INGEST): plain({"config": {}}),

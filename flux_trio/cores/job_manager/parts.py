@@ -173,6 +173,7 @@ class Parts(Part):
                 topics.JOB_QUEUE_START: self.queue_methods.start_or_stop,
                 topics.JOB_HINDRANCE: hindrance,
                 topics.JOB_STORED: self.limits.stored,
+                topics.JOB_STORE_ROOM: self.limits.store_room,
                 topics.JOB_GETINFO: self.control.getinfo,
                 topics.JOB_JOURNAL: self.journal.follow,
                 topics.JOB_EVENTS: self.events_journal.follow,

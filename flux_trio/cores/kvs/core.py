@@ -26,14 +26,15 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
-from flux_trio.config import UserLimitsConfig
 from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.disk_room import LAST_ROOM, ROUND_OPS_MAX, DiskRoom
 from flux_trio.cores.kvs.flux_requests import FluxRequests
+from flux_trio.cores.kvs.guest_room import GuestRoom
 from flux_trio.cores.kvs.held_requests import (
     Commit,
+    FactsRead,
     PageAsked,
     Read,
     Reading,
@@ -131,20 +132,15 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     _failed: Stored | None
     _early: list[Request] | None
 
-    def __init__(
-        self,
-        owner: int = 0,
-        edition: Edition = CLASSIC,
-        limits: UserLimitsConfig = UserLimitsConfig(),  # noqa: B008  # it is frozen
-    ) -> None:
-        self._limits = limits
+    def __init__(self, owner: int = 0, edition: Edition = CLASSIC) -> None:
         self._words = words = edition.kvs
         self._outbox = KvsOutbox(edition)
-        self._namespaces = Namespaces(owner, limits.stored_bytes)
+        self._namespaces = Namespaces(owner)
         self._damages = Damages(self._outbox)
         self._watches = Watches(self._outbox, self._damages)
         self._tree_watches = TreeWatches(self._outbox, self._namespaces)
         self._flux = FluxRequests(self._outbox, self._namespaces, self._tree_watches, self._damages)
+        self._guests = GuestRoom(self._outbox, self._namespaces)
         self._answers = Answers(self._outbox, self._damages, self._watches, self._flux)
         self._room = DiskRoom(self._outbox)
         self._backups = Backups(self._outbox)
@@ -231,6 +227,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         match item:
             case Request() if self._early is not None:
                 self._early.append(item)
+            case Request() if self._guests.holds(item):
+                pass
             case Request():
                 self._outbox.send(self._methods.call(item))
             case Stored() | Fetched() | BackedUp():
@@ -245,7 +243,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             case ClockStepped(by):
                 self._outbox.clock_stepped(by)
             case Response():
-                pass  # this service asks no other service
+                self._room_answered(item)
             case Event():
                 if tells_return_of(topics.JOB_MANAGER, item):
                     self._tell_job_manager()
@@ -300,17 +298,28 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             self._queue.append(commit)
 
     def _commit_tree(self, request: Request) -> None:
-        free, least = self._room.disk_free, self._limits.disk_free
-        if not request.is_owner and free is not None and free < least:
-            raise FluxError(
-                Errno.ENOSPC,
-                f"the disk has {free} bytes free: guests leave user-limits.disk-free, {least}",
-            )
-        found = self._flux.commit(request)
-        if isinstance(found, Commit):
-            self._take(found)
+        commit = self._flux.commit(request)
+        if request.is_owner:
+            self._begin(commit)
         else:
-            self._read(found)
+            self._guests.ask(commit)
+
+    def _begin(self, read: FactsRead) -> None:
+        """Let a commit of flux-core's wait for the store. Raises FluxError."""
+        if read.asked:
+            self._read(read)
+        elif (commit := self._flux.facts_read(read)) is not None:
+            self._take(commit)
+
+    def _room_answered(self, response: Response) -> None:
+        commit, behind = self._guests.answered(response)
+        if commit is not None:
+            try:
+                self._begin(commit)
+            except FluxError as error:
+                self._outbox.send(respond_error(commit.request, error.errnum, error.text))
+        for request in behind:
+            self._take_input(request)
 
     def _lookup_tree(self, request: Request) -> None:
         self._read(self._flux.lookup(request))

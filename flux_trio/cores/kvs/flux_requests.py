@@ -17,7 +17,7 @@ import msgspec
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.held_requests import Commit, FactsRead, TreeRead
 from flux_trio.cores.kvs.namespaces import Namespaces, start_of, stored_key
-from flux_trio.cores.kvs.ops import Damaged, KvsOutbox, Op, TreeFound, checked_bytes
+from flux_trio.cores.kvs.ops import Damaged, KvsOutbox, TreeFound, checked_bytes
 from flux_trio.cores.kvs.tree_watches import TreeWatches
 from flux_trio.cores.kvs.trees import (
     asked_of,
@@ -89,8 +89,8 @@ class FluxRequests(Part):
             copy = exec_requests.COPY.write(exec_requests.Copy(jobid))
             self._outbox.send(Request(topics.EXEC_COPY, copy, flags=int(Flag.NORESPONSE)))
 
-    def commit(self, request: Request) -> Commit | FactsRead:
-        """kvs.commit: read what is in the way of the keys, or commit at once."""
+    def commit(self, request: Request) -> FactsRead:
+        """kvs.commit: read what is in the way of the keys, which may be nothing."""
         asked = flux_kvs.COMMIT.read(request)
         self._namespaces.of(asked.namespace, request)
         name, ops = asked.namespace, operations_of(self._without_links(asked))
@@ -99,10 +99,7 @@ class FluxRequests(Part):
         if len(facts) > FACTS_MAX:
             text = f"{len(facts)} directories: at most {FACTS_MAX} in one commit"
             raise FluxError(Errno.EMSGSIZE, text)
-        if facts:
-            checked_bytes(ops)
-            return FactsRead(request, facts, name, ops)
-        return self._commit_of(request, name, ops_of(ops, {}))
+        return FactsRead(request, facts, name, ops, checked_bytes(ops) if ops else 0)
 
     def _without_links(self, asked: flux_kvs.Commit) -> list[flux_kvs.Operation]:
         """Return the operations without those that say what is so already.
@@ -119,20 +116,17 @@ class FluxRequests(Part):
             return False
         return stored_key(namespace, normalized(op.key)) == start_of(target)
 
-    def facts_read(self, read: FactsRead, found: Iterable[TreeFound]) -> Commit | None:
+    def facts_read(self, read: FactsRead, found: Iterable[TreeFound] = ()) -> Commit | None:
         """Return the commit that `read` leads to; None if it is refused."""
         known = {asked.key: each for asked, each in zip(read.asked, found, strict=True)}
         try:
-            return self._commit_of(read.request, read.namespace, ops_of(read.ops, known))
+            ops = ops_of(read.ops, known)
+            self._namespaces.spend(read.namespace, read.request, read.nbytes)
         except FluxError as error:
             self._outbox.send(respond_error(read.request, error.errnum, error.text))
             return None
-
-    def _commit_of(self, request: Request, namespace: str, ops: list[Op]) -> Commit:
-        nbytes = checked_bytes(ops) if ops else 0
-        self._namespaces.spend(namespace, request, nbytes)
         ops = self._namespaces.in_pieces(ops)
-        return Commit(request, ops, nbytes, namespace=namespace)
+        return Commit(read.request, ops, read.nbytes, namespace=read.namespace)
 
     def getroot(self, request: Request) -> None:
         """kvs.getroot: answer with the root of a namespace."""

@@ -85,9 +85,10 @@ class FactsRead(msgspec.Struct, frozen=True):
     """
 
     request: Request
-    asked: list[TreeAsked]
+    asked: list[TreeAsked]  # [] if nothing can be in the way
     namespace: str
     ops: list[Op]
+    nbytes: int  # of its keys and texts in UTF-8, as they came
 
 
 Reading: TypeAlias = Read | PageAsked | Watch | TreeRead | FactsRead

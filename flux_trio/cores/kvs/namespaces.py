@@ -20,7 +20,7 @@ from flux_trio.cores.kvs.ops import KEY_CHARS_MAX, Append, Op, Put, TreeAsked, U
 from flux_trio.cores.kvs.trees import Place, normalized, wants_entries
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import OUTPUT, PIECE_CHARS
-from flux_trio.editions import flux_kvs
+from flux_trio.editions import flux_kvs, job_requests
 from flux_trio.editions.flux_kvs import StoredNamespace
 from flux_trio.editions.kvs import KeysPage
 from flux_trio.formats import (
@@ -77,14 +77,11 @@ class Namespaces(Part):
     by_name: dict[str, StoredNamespace]
     _by_root: dict[str, str]
     _read: set[str]
-    _of_user: dict[int, int]
     _told: dict[str, int]
 
-    def __init__(self, owner: int, guest_bytes: int) -> None:
+    def __init__(self, owner: int) -> None:
         self._owner = owner
-        self._guest_bytes = guest_bytes  # in all namespaces of a guest; 0: any number
         self._read = set()  # namespaces of jobs whose output somebody reads
-        self._of_user = {}  # bytes in all namespaces of a guest, by userid
         self._told = {}  # bytes of a namespace that the job manager was told of
         self._by_root = {}  # names, by the blobref of the root as it is now
         self.by_name = {}
@@ -98,16 +95,10 @@ class Namespaces(Part):
             except msgspec.MsgspecError as error:
                 raise FluxError(Errno.EBADMSG, f"{key}: {error}") from None
             self._add(key.removeprefix(f"{KNOWN}."), found)
-            self._count_bytes(found.owner, found.total)
 
     def _add(self, name: str, namespace: StoredNamespace) -> None:
         self.by_name[name] = namespace
         self._by_root[self.ref(name, namespace.rootseq)] = name
-
-    def _count_bytes(self, owner: int, nbytes: int) -> None:
-        total = self._of_user.pop(owner, 0) + nbytes
-        if total:
-            self._of_user[owner] = total
 
     def of(self, name: str, request: Request) -> StoredNamespace:
         """Return a namespace that the sender may use. Raises FluxError: ENOTSUP, EPERM."""
@@ -204,7 +195,6 @@ class Namespaces(Part):
         if (found := self.by_name.pop(name, None)) is None:
             return None
         self._by_root.pop(self.ref(name, found.rootseq), None)
-        self._count_bytes(found.owner, -found.total)
         start = start_of(name)
         ops: list[Op] = [Unlink(f"{KNOWN}.{name}")]
         return [*ops, Unlink(start)] if start.startswith(f"{CONTENTS}.") else ops
@@ -227,26 +217,20 @@ class Namespaces(Part):
             return
         if request.is_owner:
             found.nothers += nbytes
-        else:
-            self._check_bytes(name, found, nbytes)
-            found.nbytes += nbytes
-        self._count_bytes(found.owner, nbytes)
-
-    def _check_bytes(self, name: str, found: StoredNamespace, nbytes: int) -> None:
-        total, most = self._of_user.get(found.owner, 0), self._guest_bytes
-        if found.nbytes + nbytes > GUEST_BYTES_MAX:
+        elif found.nbytes + nbytes > GUEST_BYTES_MAX:
             text = (
                 f"{name}: {found.nbytes} bytes were written, and {nbytes} more are too many: "
                 f"at most {GUEST_BYTES_MAX}"
             )
-        elif most and total + nbytes > most:
-            text = (
-                f"{name}: {total} bytes were written in the namespaces of user {found.owner}, and "
-                f"with {nbytes} more they exceed user-limits.stored-bytes, {most}"
-            )
+            raise FluxError(Errno.ENOSPC, text)
         else:
-            return
-        raise FluxError(Errno.ENOSPC, text)
+            found.nbytes += nbytes
+
+    def room_wanted(self, name: str, nbytes: int) -> job_requests.StoreRoom:
+        """Return what a guest's namespace holds with `nbytes` more."""
+        match = _OF_JOB.fullmatch(name)
+        jobid = int(match[1]) if match else None
+        return job_requests.StoreRoom(jobid, self.by_name[name].total + nbytes)
 
     def untold(self, name: str) -> tuple[JobId, int] | None:
         """Return a guest's job and the bytes of its namespace, if they have grown by TOLD_BYTES."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, Never, TypeAlias, TypeVar, final
+from typing import Final, Literal, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -198,13 +198,18 @@ class DiskFree(msgspec.Struct, frozen=True):
     is_last: bool = False
 
 
+class RoomAsked(msgspec.Struct, frozen=True):
+    """Answers job-manager.store-room, for the commit of a guest that waits."""
+
+    userid: int
+
+
 KvsTimer: TypeAlias = Literal["retry"]
 StoreInput: TypeAlias = Stored | Fetched | Damaged | BackedUp | DiskFree
 StoreAction: TypeAlias = StoreOps | Fetch | MakeBackup | StopBackup
 KvsInput: TypeAlias = CommonInput[KvsTimer] | StoreInput
 KvsAction: TypeAlias = CommonAction[KvsTimer] | StoreAction
-KvsOutbox: TypeAlias = Outbox[Never, KvsAction, KvsTimer]
-"""The kvs sends no request that is answered, so it has no calls."""
+KvsOutbox: TypeAlias = Outbox[RoomAsked, KvsAction, KvsTimer]
 
 
 def first_values(

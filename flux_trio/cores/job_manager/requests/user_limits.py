@@ -74,6 +74,29 @@ class UserLimits(Part):
             self._ledger.namespace_bytes.put(job.userid, job.id, told.nbytes)
         self._ledger.answer_at_once(respond(request))
 
+    def store_room(self, request: Request) -> None:
+        """job-manager.store-room: count what a guest is about to write in a guest namespace.
+
+        Raises FluxError(ENOSPC) if it is too much.
+        """
+        asked = job_requests.STORE_ROOM.read(request)
+        if (no_room := self._no_room()) is not None:
+            raise FluxError(Errno.ENOSPC, no_room)
+        job = None if asked.id is None else self._ledger.jobs.get(asked.id)
+        if job is not None and job.userid != self._ledger.owner:
+            counted, before = self._ledger.namespace_bytes, self._ledger.stored_of_user(job.userid)
+            more = asked.nbytes - counted.of_job(job.id)
+            most = self._queues.config.job_manager.user_limits.stored_bytes
+            if most and before + more > most:
+                text = (
+                    f"job-{job.id}: {before} bytes are stored of the active jobs of user "
+                    f"{job.userid}, and with {more} more they exceed user-limits.stored-bytes, "
+                    f"{most}"
+                )
+                raise FluxError(Errno.ENOSPC, text)
+            counted.put(job.userid, job.id, asked.nbytes)
+        self._ledger.answer_at_once(respond(request))
+
     def beyond_cost(self, jobs: Iterable[ActiveJob]) -> dict[JobId, str]:
         """Return the jobs that were read back and whose jobspecs cost too much, and why.
 
