@@ -167,11 +167,11 @@ class PmiSockets:
     def server(
         self, jobid: int, name: str, ntasks: int, values: Mapping[str, str] | None
     ) -> PmiServer | None:
-        """Return the server of a new job; None for a single task without `values`."""
-        if ntasks == 1 and values is None:
+        """Return the server of a new job; None if its tasks have no PMI."""
+        if values is None:
             return None
         is_shared = self._nopen + ntasks > SOCKETS_MAX
-        return PmiServer(jobid, PmiJob(name, ntasks, values or {}), is_shared=is_shared)
+        return PmiServer(jobid, PmiJob(name, ntasks, values), is_shared=is_shared)
 
     def pair(self) -> tuple[socket.socket, socket.socket] | None:
         """Return our end and theirs of a new socket; None without room."""

@@ -72,9 +72,9 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     A start that was `Postponed` may be sent again, and goes on at the first waiting task. With
     `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
     limits of the tasks by name, for example `nofile`. With `append` output files are not truncated.
-    `pmi` has the values that the tasks find in PMI from the start; a single task has PMI only with
-    such values. With `tmpdir` the job has a directory of its own, with `files` in it. The lines of
-    the streams in `labeled` say in their files which task wrote them.
+    With `pmi` the tasks have PMI, and find these values in it from the start. With `tmpdir` the job
+    has a directory of its own, with `files` in it. The lines of the streams in `labeled` say in
+    their files which task wrote them.
     """
 
     id: int

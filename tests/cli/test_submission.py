@@ -34,7 +34,7 @@ def test_shell_options_without_an_effect_are_named() -> None:
         "stop-tasks-in-exec",
     )
     submission = Submission(command=("true",), setopt=setopt)
-    assert submission.ignored_options() == ["mpi", "pmi.x", "stop-tasks-in-exec"]
+    assert submission.ignored_options() == ["mpi", "stop-tasks-in-exec"]
 
 
 def test_options_that_the_execution_service_reads_have_an_effect() -> None:

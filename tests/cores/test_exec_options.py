@@ -205,6 +205,17 @@ def test_an_interactive_terminal_is_refused_but_for_an_instance() -> None:
     check_terminal(jobspec("bash", options={"pty": 1}))
 
 
+def test_tasks_have_pmi_1_unless_it_is_off_and_no_other() -> None:
+    def pmi(ntasks: int, **options: object) -> object:
+        return start(jobspec(ntasks=ntasks, options=options), gpu_node(0)).pmi
+
+    assert pmi(2) == pmi(2, pmi="simple") == pmi(2, pmi="pmix,pmi2") == {}
+    assert (pmi(1), pmi(2, pmi="off")) == (None, None)
+    for other in ("pmix", "cray-pals,pmix", "", 1):
+        with pytest.raises(FormatError, match=r"options\.pmi: expected simple, pmi1 or pmi2"):
+            pmi(2, pmi=other)
+
+
 def test_input_is_a_file_with_a_path_or_what_commands_send() -> None:
     types = {"service": True, None: False}
     for kind, takes in types.items():

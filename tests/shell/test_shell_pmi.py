@@ -74,11 +74,12 @@ async def test_two_jobs_at_once_do_not_meet(shell: Shell) -> None:
 
 
 @pytest.mark.real
-async def test_a_single_task_has_pmi_if_there_is_something_to_find(shell: Shell) -> None:
+async def test_tasks_have_pmi_if_the_start_says_so(shell: Shell) -> None:
     ask = "exit ${PMI_SIZE:-0}"
-    assert (await shell.run(1, "sh", "-c", ask)).status == 0
-    assert (await shell.run(2, "sh", "-c", ask, pmi={"a": "b"})).status == 1 << 8
-    shell.forget(1, 2)
+    assert (await shell.run(1, "sh", "-c", ask, ntasks=2)).status == 0
+    assert (await shell.run(2, "sh", "-c", ask, pmi={})).status == 1 << 8
+    assert (await shell.run(3, "sh", "-c", ask, ntasks=2, pmi={"a": "b"})).status == 2 << 8
+    shell.forget(1, 2, 3)
 
 
 @pytest.mark.real
@@ -89,7 +90,7 @@ async def test_sockets_are_closed_when_their_tasks_have_ended(
     await shell.run(1, "true")
     before = descriptors(host)
     for jobid in range(2, 6):
-        assert (await shell.run(jobid, "true", ntasks=2)).status == 0
+        assert (await shell.run(jobid, "true", ntasks=2, pmi={})).status == 0
     shell.forget(1, 2, 3, 4, 5)
     assert (await shell.run(6, "true")).status == 0
     shell.forget(6)
@@ -99,11 +100,11 @@ async def test_sockets_are_closed_when_their_tasks_have_ended(
 def test_further_tasks_share_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pmi, "SOCKETS_MAX", 3)
     sockets = pmi.PmiSockets()
-    server = sockets.server(1, "ƒ1", 2, None)
+    server = sockets.server(1, "ƒ1", 2, {})
     with pmi.TaskSockets(sockets, server) as of_job:
         assert None not in (of_job.of_task(0), of_job.of_task(1))
     assert [taskid for _, taskid, _ in sockets.came] == [0, 1]
-    further = sockets.server(2, "ƒ2", 2, None)
+    further = sockets.server(2, "ƒ2", 2, {})
     assert further is not None
     assert further.is_shared
     with pmi.TaskSockets(sockets, further) as of_job:
@@ -120,11 +121,10 @@ async def test_task_that_asks_without_room_is_noticed_and_reads_the_end_of_the_f
     shell: Shell,
 ) -> None:
     ntasks = pmi.SOCKETS_MAX + 1
-    shell.start(1, sys.executable, "-S", "-E", "-c", ASKS, ntasks=2)
+    shell.start(1, sys.executable, "-S", "-E", "-c", ASKS, ntasks=2, pmi={})
     assert (await shell.hear(Done)).status == 6 << 8  # there was an answer
-    shell.start(
-        2, "sh", "-c", f"[ $PMI_RANK = 0 ] && exec {sys.executable} -c '{ASKS}'", ntasks=ntasks
-    )
+    first_asks = f"[ $PMI_RANK = 0 ] && exec {sys.executable} -c '{ASKS}'"
+    shell.start(2, "sh", "-c", first_asks, ntasks=ntasks, pmi={})
     assert await shell.hear(Started) == Started(2)
     assert await shell.hear(WantsPmi) == WantsPmi(2)
     await shell.hear(Done, 2)

@@ -37,6 +37,7 @@ SHELL_OPTIONS: Final = frozenset(
         "input",
         "output",
         "per-resource",
+        "pmi",
         "rlimit",
         "signal",
         "taskmap",

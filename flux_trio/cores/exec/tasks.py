@@ -37,17 +37,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast, 
 import msgspec
 
 from flux_trio.cores.exec.placement import LayoutError, Placement
+from flux_trio.cores.exec.pmi import has_pmi, pmi_values
 from flux_trio.cores.exec.templates import filled_in, has_tags, job_tags, node_tags, task_tags
-from flux_trio.editions import exec_requests
-from flux_trio.formats import (
-    FluidForm,
-    FormatError,
-    Jobspec,
-    ResourceSet,
-    format_fluid,
-    format_pmi_taskmap,
-)
-from flux_trio.shell.protocol import PMI_VALUE_CHARS_MAX, STREAMS, Start, Task, TravelingFile
+from flux_trio.formats import FluidForm, FormatError, Jobspec, ResourceSet, format_fluid
+from flux_trio.shell.protocol import STREAMS, Start, Task, TravelingFile
 
 Affinity: TypeAlias = Literal["on", "off", "per-task"]
 
@@ -280,13 +273,13 @@ def start_request(
         tasks = templates.fill_in(jobid, name, resources, placements, tasks)
     order = {} if affinities.gpus == "off" else GPU_ORDER
     environ = order | given | dict(environment) | of_job
-    pmi = None
+    values: dict[str, str] = {}
     if tmpdir:
         environ[TMPDIR_VARIABLE] = tmpdir
     if (path := environment.get(PATH_VARIABLE)) is not None:
         environ[PATH_VARIABLE] = path = f"{path.rstrip('/')}/{name}"
         environ["FLUX_KVS_NAMESPACE"] = f"job-{jobid}"
-        pmi = pmi_values(path, resources, placements)
+        values = pmi_values(path, resources, placements)
     cwd, limits = jobspec.cwd or "/", limits_of(jobspec)
     return Start(
         jobid,
@@ -297,7 +290,7 @@ def start_request(
         takes_input(jobspec),
         limits,
         appends(jobspec),
-        pmi,
+        values if has_pmi(jobspec) and (values or len(tasks) > 1) else None,
         tmpdir=bool(tmpdir),
         files=files_of(jobspec) if tmpdir else [],
         labeled=labeled_streams(jobspec),
@@ -338,24 +331,6 @@ def _data_of(file: _File, where: str) -> bytes:
         with suppress(binascii.Error):
             return base64.b64decode(file.data, validate=True)
     raise FormatError("data in the encoding utf-8 or base64", file.encoding, where)
-
-
-def pmi_values(
-    path: str, resources: ResourceSet, placements: Sequence[Placement]
-) -> dict[str, str]:
-    """Return what the tasks of a job find in PMI from the start, as in flux-core (RFC 13).
-
-    `path` has the jobs around them, the outermost first; so it tells how deep they are.
-    """
-    nodes = {rank: node for node, rank in enumerate(resources.ranks)}
-    of_tasks = [nodes[each.rank] for each in placements]
-    taskmap = exec_requests.taskmap(of_tasks)["taskmap"]
-    values = {
-        "flux.instance-level": str(path.count("/")),
-        "flux.taskmap": msgspec.json.encode(taskmap).decode(),
-        "PMI_process_mapping": format_pmi_taskmap(of_tasks),
-    }
-    return {key: value for key, value in values.items() if len(value) <= PMI_VALUE_CHARS_MAX}
 
 
 def _bound(
