@@ -25,6 +25,7 @@ from flux_trio.lab import (
     GuestFlood,
     HeldUntil,
     JobPlan,
+    LoseClient,
     NodesDown,
     OwnerRequest,
     Plan,
@@ -69,6 +70,11 @@ def assert_refused(plan: Plan, said: str) -> None:
     with pytest.raises(FormatError) as refused:
         plan_from_toml(plan_to_toml(plan))
     assert str(refused.value).startswith(said)
+
+
+def test_a_fault_without_a_value_that_it_may_have_is_read_as_it_was_written() -> None:
+    plan = Plan(1, faults=(LoseClient(3),))
+    assert plan_from_toml(plan_to_toml(plan)) == plan
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.shapes import OBJECT, one_of, require_key
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import errnum, job_id, payload, sent
@@ -110,14 +111,20 @@ _ROUNDING_S: Final = 1e-6
 _SAME: Final = ("groups", "hostnames", "nslots", "properties", "starttime")
 
 
+def _differing(found: ResourceSet, had: ResourceSet) -> list[str]:
+    """Return the keys, without the expiration, in which two resource sets differ."""
+    return [name for name in _SAME if getattr(found, name) != getattr(had, name)]
+
+
 @RULES.judge(
     "20.overview.4",
     sent("request", START, topics.SCHED_FREE, mark=CARRIES_R),
     views=(WRITTEN, END, DURABLE),
 )
 def others_get_the_r_that_was_allocated(record: Record, seen: Seen) -> Finding:
-    """The R in a start or a free is that of the allocation. A free may be of a part, which
-    27.free.1 judges, and its R need not have times.
+    """The R in a start or a free is that of the allocation: of SUCCESS, or of the KVS, from which a
+    job manager that began anew has it. A free may be of a part, which 27.free.1 judges, and its R
+    need not have times.
     """
     jobid = job_id(record)
     written: Written | None = seen.at(WRITTEN, jobid)
@@ -130,8 +137,8 @@ def others_get_the_r_that_was_allocated(record: Record, seen: Seen) -> Finding:
         return Broken(f"{_what(record)}: {found.summary()} is not of {had.summary()}", (written.n,))
     if payload(record).get("reattach") is None:
         return True
-    other = [name for name in _SAME if getattr(found, name) != getattr(had, name)]
-    if other:
+    other, stored = _differing(found, had), written.stored
+    if other and (stored is None or _differing(found, stored)):
         was, got = getattr(had, other[0]), getattr(found, other[0])
         text = f"{_what(record)}: {other[0]}: expected {was!r:.80} as in SUCCESS, got {got!r:.80}"
         return Broken(text, (written.n,))

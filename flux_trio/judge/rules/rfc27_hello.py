@@ -201,7 +201,8 @@ def _unended(seen: Seen) -> Iterable[Broken]:
     if any(call.is_awaited for _, call in left_open(seen, manager, topics.KVS_SERVICES)):
         return
     if link.hello > max(link.hello_ended, link.refused, link.gone) and seen.facts.scheduler:
-        yield Broken("sched-hello: its answers are not ended with ENODATA", (link.hello,))
+        since = max(link.hello, link.hello_said)
+        yield Broken("sched-hello: its answers are not ended with ENODATA", (since,))
 
 
 @RULES.judge("27.hello.15", ANSWERED, views=[LINK, OPEN], debts=_unended)

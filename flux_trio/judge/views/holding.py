@@ -53,6 +53,8 @@ class Written(NamedTuple):
     rpc: Rpc
     resources: ResourceSet | None
     """The resource set; None if the value is not an R."""
+    stored: ResourceSet | None
+    """The resource set that is in the KVS, which may differ from that of SUCCESS."""
 
 
 def _is_schedulers(record: Record, seen: Seen) -> bool:
@@ -90,7 +92,9 @@ def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
 
 def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) -> Written | None:
     if r is not None:
-        return Written(record.n, _rpc(record), booked_in(r))
+        found = booked_in(r)
+        stored = found if before is None or topic_of(record) in topics.COMMITS else before.stored
+        return Written(record.n, _rpc(record), found, stored)
     if topic_of(record) == topics.SCHED_FREE:
         is_over = seen.at(LIFE, job_id(record)) is None and not is_part(record)
         return None if is_over else before

@@ -68,7 +68,7 @@ class SecondScheduler(Strike, frozen=True):
 
 
 @fault
-class LoseClient(Strike, frozen=True):
+class LoseClient(Strike, frozen=True, omit_defaults=True):  # TOML has no null
     """The owner's connection is lost, with the answers to come; the owner connects again.
 
     If `late` is given, the old connection is there again after so many seconds, under another name.

@@ -94,9 +94,10 @@ def scheduler_and_manager_agree_on_holders(world: CoresWorld) -> str:
 def all_agree_on_expirations(world: CoresWorld) -> str:
     """The scheduler and the execution service know the expiration that is in force for each job.
 
-    It is that of the last resource-update, or that of R. While the job is in RUN it follows from
-    its duration; the instance of a world has no end. Times are compared as they were written: a
-    setting of the clock has moved none of them.
+    It is that of the last resource-update, or that of R, and follows from the job's duration; the
+    instance of a world has no end. A job in CLEANUP is left out: what the scheduler agreed to while
+    the job ended is not in force. Times are compared as they were written: a setting of the clock
+    has moved none of them.
     """
     grants = core_of(world, "sched", SchedCore).schedule.state.grants
     known = {
@@ -107,9 +108,9 @@ def all_agree_on_expirations(world: CoresWorld) -> str:
         "the execution service": core_of(world, "job-exec", ExecCore).expirations,
     }
     manager = core_of(world, "job-manager", JobManagerCore)
-    planned = manager.planned
-    for jobid, in_force in manager.expirations.items():
-        by_duration = planned.get(jobid, in_force)
+    expirations_in_force = manager.expirations
+    for jobid, by_duration in manager.planned.items():
+        in_force = expirations_in_force[jobid]
         if abs(in_force - by_duration) > ROUNDED_S:
             name = format_fluid(jobid, "f58")
             return f"{name} expires at {in_force:f}, by its duration at {by_duration:f}"
