@@ -47,7 +47,8 @@ from flux_trio.messages import (
     respond_error,
     service_of,
 )
-from flux_trio.messages.topics import DISCONNECT, disconnect_of
+from flux_trio.messages.topics import DISCONNECT, STATS_CLEAR_METHOD, disconnect_of
+from flux_trio.messages.types import NORESPONSE
 from flux_trio.transports import Connection, ConnectionClosed, ConnectionOverflow, Credentials
 
 CHILDREN_MAX: Final = 1024
@@ -128,6 +129,9 @@ class _Client:
             child = self._child(self._speaker((), message.userid, message.rolemask))
             if child is not None:
                 self._router.route(child.peer, message)
+                if message.topic.endswith(f".{STATS_CLEAR_METHOD}"):  # `flux module stats -C`
+                    clear = Request(message.topic, message.payload, flags=NORESPONSE)
+                    self._router.route(child.peer, clear)
 
     def leave(self) -> None:
         """Remove all peers: the connection is over."""

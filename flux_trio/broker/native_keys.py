@@ -122,6 +122,7 @@ ASKED: Final[Mapping[str, type[msgspec.Struct]]] = {
     "state-machine.get": NoKeys,
     "state-machine.monitor": native_services.Monitor,
     "state-machine.wait": NoKeys,
+    f"{SHELL}.proctable": NoKeys,
     f"{SHELL}.stdin": exec_requests.Stdin,
     f"{MODULE}.debug": module_methods.Debug,
     f"{MODULE}.ping": AnyKeys,
@@ -143,7 +144,6 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "rexec.exec": "no processes are run outside of jobs: submit a job",
     "runat.push": "the command of an instance is its only program",
     "shutdown.start": "an instance ends with `flux-trio shutdown`, or with its command",
-    f"{SHELL}.proctable": "the shell host has no table of processes for others",
     f"{SHELL}.terminus": "there are no pseudo terminals",
 }
 """What programs of flux-core 0.88 ask and do not get, and why: it is answered with ENOSYS.

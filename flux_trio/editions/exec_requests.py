@@ -40,6 +40,19 @@ class Stdin(msgspec.Struct, frozen=True):
     eof: bool = False  # the tasks read the end of the file
 
 
+class ProcessTable(msgspec.Struct, frozen=True):
+    """The answer to a job's `proctable`, task by task (flux-core, mpir: no RFC has it).
+
+    Numbers are told as differences: each less the one before, the first less 0.
+    """
+
+    hosts: list[str]
+    executables: list[str]
+    ids: list[int]  # of the tasks
+    pids: list[int]
+    ranks: list[int]
+
+
 class Attach(msgspec.Struct, frozen=True):
     """The <service>.attach request; the responses are RFC 24's."""
 
@@ -140,6 +153,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 INPUT: Final = codec(Input)
 INPUT_TAKEN: Final = codec(InputTaken)
+PROCESS_TABLE: Final = codec(ProcessTable)
 COPY: Final = codec(Copy)
 ATTACH: Final = codec(Attach)
 OVERRIDE: Final = codec(Override)

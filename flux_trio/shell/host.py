@@ -39,6 +39,7 @@ from flux_trio.shell.protocol import (
     Ack,
     Attach,
     Feed,
+    Identify,
     List,
     ShellNotice,
     ShellProtocolError,
@@ -120,6 +121,8 @@ class ShellHost:
                 self._jobs.signal(jobid, signum)
             case Survey(jobid):
                 self._broadcast(self._jobs.survey(jobid))
+            case Identify(jobid):
+                client.send(self._jobs.identify(jobid))
             case Feed():
                 nursery.start_soon(self._feed, client, request)
             case Ack(jobid):

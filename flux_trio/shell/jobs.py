@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -42,6 +43,7 @@ from flux_trio.shell.protocol import (
     Feed,
     Listing,
     Postponed,
+    Processes,
     ShellNotice,
     Start,
     Started,
@@ -203,6 +205,14 @@ class ShellJobs:
         except OSError:  # no free descriptor
             return []
         return [Survivors(jobid, sorted(left | job.running.keys()))]
+
+    def identify(self, jobid: int) -> Processes:
+        """Return the process of each task of a job that runs."""
+        job = self._jobs.get(jobid)
+        running = job.running if job else {}
+        return Processes(
+            jobid, socket.gethostname(), {each: running[each].pid for each in sorted(running)}
+        )
 
     def ack(self, jobid: int) -> None:
         """Forget a job that has ended, and remove its files."""

@@ -110,6 +110,12 @@ class Survey(msgspec.Struct, frozen=True, tag=True):
     id: int
 
 
+class Identify(msgspec.Struct, frozen=True, tag=True):
+    """Tell which processes the running tasks of a job are; only the sender gets the answer."""
+
+    id: int
+
+
 class Feed(msgspec.Struct, frozen=True, tag=True):
     """Write `data` to the standard input of tasks of a job; with `eof`, then close it.
 
@@ -211,6 +217,14 @@ class Survivors(msgspec.Struct, frozen=True, tag=True):
     tasks: list[int]
 
 
+class Processes(msgspec.Struct, frozen=True, tag=True):
+    """The process ids of the tasks that run, on the machine `host`; none of an unknown job."""
+
+    id: int
+    host: str
+    pids: dict[int, int]
+
+
 class Fed(msgspec.Struct, frozen=True, tag=True):
     """Every task has taken the data of a `Feed` to it, or has closed its input.
 
@@ -232,9 +246,18 @@ class Listing(msgspec.Struct, frozen=True, tag=True):
     ended: list[int]
 
 
-ShellRequest: TypeAlias = Start | Attach | Signal | Survey | Feed | Ack | List | Shutdown
+ShellRequest: TypeAlias = Start | Attach | Signal | Survey | Identify | Feed | Ack | List | Shutdown
 ShellNotice: TypeAlias = (
-    Started | Postponed | FirstExit | WantsPmi | Done | Survivors | Fed | Unknown | Listing
+    Started
+    | Postponed
+    | FirstExit
+    | WantsPmi
+    | Done
+    | Survivors
+    | Processes
+    | Fed
+    | Unknown
+    | Listing
 )
 
 REQUESTS: Final = msgspec.json.Decoder[ShellRequest](ShellRequest)

@@ -402,6 +402,16 @@ async def test_a_module_tells_what_its_process_has_used(door: Door) -> None:
     assert (await client.come()).errnum == Errno.EPROTO
 
 
+async def test_the_event_by_which_modules_of_all_ranks_clear_their_counts_reaches_them(
+    door: Door,
+) -> None:
+    client = await door.connect()
+    client.connection.send_nowait(Event("stream.stats-clear"))
+    await client.quiet()
+    (heard,) = door.heard
+    assert (heard.topic, heard.flags, heard.userid) == ("stream.stats-clear", NORESPONSE, 100)
+
+
 async def test_debug_flags_of_a_module_are_kept_for_all_clients(door: Door) -> None:
     client, other = await door.connect(), await door.connect()
     asked = [("setbit", 5, 5), ("clrbit", 4, 1), ("set", 8, 8), ("setbit", 0, 8)]
@@ -421,7 +431,7 @@ async def test_debug_flags_of_a_module_are_kept_for_all_clients(door: Door) -> N
 
 async def test_a_request_that_is_left_out_says_why(door: Door) -> None:
     client = await door.connect()
-    for topic in ("7-shell-ƒ1.proctable", "7-shell-ƒ1.terminus.0"):
+    for topic in ("resource.topo-get", "7-shell-ƒ1.terminus.0"):
         client.ask(topic, {}, 4)
         answer = await client.come()
         assert answer.errnum == Errno.ENOSYS

@@ -18,7 +18,18 @@ from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.editions import CURRENT
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Errno, Request, Response
-from flux_trio.shell.protocol import Attach, Done, Fed, Feed, Signal, Start, Started, TaskSize
+from flux_trio.shell.protocol import (
+    Attach,
+    Done,
+    Fed,
+    Feed,
+    Identify,
+    Processes,
+    Signal,
+    Start,
+    Started,
+    TaskSize,
+)
 from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
 from tests.support.exec_script import (
     START_AT,
@@ -405,7 +416,7 @@ def test_input_of_another_user_and_other_methods_are_refused() -> None:
     script = running()
     (refused,) = script(asked_by_guest(STDIN, data("a")))
     assert refused.errnum == Errno.EPERM
-    (unknown,) = script(asked(f"{SHELL}.proctable", {}))
+    (unknown,) = script(asked(f"{SHELL}.kill", {}))
     assert unknown.errnum == Errno.ENOSYS
 
 
@@ -425,6 +436,51 @@ def test_who_is_gone_gets_no_answer_and_a_lost_shell_host_refuses_the_others() -
 )
 def test_the_job_is_named_by_the_service(topic: str, jobid: int | None) -> None:
     assert job_of_shell(topic) == jobid
+
+
+# --- which processes the tasks are
+
+PROCTABLE = f"{SHELL}.proctable"
+
+
+def test_a_debugger_is_told_which_processes_the_tasks_are() -> None:
+    script = running("solve")
+    assert to_shell(script(asked(PROCTABLE, {}))) == [Identify(7)]
+    (answer,) = script(Processes(7, "moon", {0: 510, 1: 507}))
+    assert (answer.errnum, answer.payload) == (
+        0,
+        {
+            "hosts": ["moon", "moon"],
+            "executables": ["solve", "solve"],
+            "ids": [0, 1],
+            "pids": [510, -3],
+            "ranks": [1, 2],
+        },
+    )
+    assert script(Processes(7, "moon", {0: 510})) == []
+
+
+def test_processes_are_told_to_the_owners_while_there_are_some() -> None:
+    script = running()
+    (refused,) = script(asked_by_guest(PROCTABLE, {}))
+    assert refused.errnum == Errno.EPERM
+    script(asked(PROCTABLE, {}))
+    (none,) = script(Processes(7, "moon", {}))
+    assert (none.errnum, none.payload) == (Errno.ENOSYS, "job ƒ8 has no processes")
+    done(script)
+    (late,) = script(asked(PROCTABLE, {}))
+    assert late.errnum == Errno.ENOSYS
+
+
+def test_who_waits_for_processes_hears_that_the_shell_host_is_lost() -> None:
+    script = running()
+    script(asked(PROCTABLE, {}, by="alice"))
+    script(asked(PROCTABLE, {}, by="bob"))
+    script(gone("job-exec", "alice"))
+    answers = [each for each in script(ShellLost("it died")) if hasattr(each, "errnum")]
+    assert [(each.routes[0], each.errnum) for each in answers] == [("bob", Errno.EIO)]
+    (again,) = script(asked(PROCTABLE, {}))
+    assert again.errnum == Errno.EIO
 
 
 # --- guest.input

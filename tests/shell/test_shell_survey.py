@@ -1,12 +1,14 @@
-"""Which tasks of a job have a process: asked when SIGKILL has not ended all of them."""
+"""Which tasks of a job have a process: asked when SIGKILL has not ended all, and by debuggers."""
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from flux_trio.shell.protocol import Done, Signal, Survey, Survivors
+from flux_trio.shell.protocol import Done, Identify, Processes, Signal, Survey, Survivors
 from tests.support.shell import Shell, tasks_in_number, until
 
 pytestmark = pytest.mark.real
@@ -47,5 +49,24 @@ async def test_job_that_is_not_there_has_no_answer(shell: Shell) -> None:
     shell.start(7, "sleep", "1000")
     shell.client.send(Survey(8))
     assert await survivors(shell) == [0]
+    shell.send(Signal(7, 9))
+    await shell.hear(Done, 7)
+
+
+async def test_the_processes_of_tasks_that_run_are_told_and_none_of_others(
+    directory: Path, shell: Shell
+) -> None:
+    ends_early = "[ $FLUX_TASK_RANK = 1 ] || exec sleep 1000"
+    shell.start(7, "sh", "-c", ends_early, ntasks=3)
+    await tasks_in_number(directory, 2)
+    told = Processes(7, "", {1: 0})
+    while 1 in told.pids:  # the host may not have reaped it yet
+        shell.client.send(Identify(7))
+        told = await shell.hear(Processes, 7)
+    assert (told.host, [*told.pids]) == (socket.gethostname(), [0, 2])
+    for pid in told.pids.values():
+        assert os.getpgid(pid) == pid
+    shell.client.send(Identify(8))
+    assert (await shell.hear(Processes, 8)).pids == {}
     shell.send(Signal(7, 9))
     await shell.hear(Done, 7)

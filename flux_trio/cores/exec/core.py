@@ -59,13 +59,20 @@ from flux_trio.cores.exec.calls import (
     TimerKind,
 )
 from flux_trio.cores.exec.ending import Ends
-from flux_trio.cores.exec.guest import SHELL_SERVICE, Guests, GuestSettings, job_of_shell
+from flux_trio.cores.exec.guest import (
+    PROCTABLE_METHOD,
+    SHELL_SERVICE,
+    Guests,
+    GuestSettings,
+    job_of_shell,
+)
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.inputs import Inputs
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.journal import Journal
 from flux_trio.cores.exec.manager import Manager
 from flux_trio.cores.exec.preparing import Preparing
+from flux_trio.cores.exec.process_tables import ProcessTables
 from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.runs import Runs
 from flux_trio.cores.exec.simulated import SimulatedJobs
@@ -114,6 +121,7 @@ from flux_trio.shell.protocol import (
     FirstExit,
     Listing,
     Postponed,
+    Processes,
     Started,
     Survivors,
     Unknown,
@@ -170,6 +178,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             jobs, starts, self._manager, self._targets, real, simulated, has_shell=has_shell
         )
         self._inputs = Inputs(outbox, jobs, real, self._input_log)
+        self._process_tables = ProcessTables(outbox, jobs)
         self._ends = Ends(
             outbox, jobs, starts, self._attachments, self._guests, has_shell=has_shell
         )
@@ -257,7 +266,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         for item in inputs:
             match item:
                 case Request() if SHELL_SERVICE in item.topic:
-                    self._stdin(item)
+                    self._asked_of_shell(item)
                 case Request():
                     self._outbox.send(self._methods.call(item))
                 case Response():
@@ -424,13 +433,16 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _input(self, request: Request) -> None:
         self._inputs.write(request, self._real.is_connected)
 
-    def _stdin(self, request: Request) -> None:
-        """Take standard input of a job, as Flux's own programs send it to its shell."""
+    def _asked_of_shell(self, request: Request) -> None:
+        """Take standard input, or tell processes, as Flux's own programs ask the job's shell."""
         try:
             jobid = job_of_shell(request.topic)
             if jobid is None or self._jobs.get(jobid) is None:
                 service, _, method = request.topic.partition(".")
                 raise unknown_method(service, method)
+            if request.topic.endswith(f".{PROCTABLE_METHOD}"):
+                self._process_tables.ask(request, jobid, self._real.is_connected)
+                return
             payload = exec_requests.input_in(jobid, request)
             self._inputs.write_in_turn(request, payload, self._real.is_connected)
         except FluxError as error:
@@ -450,6 +462,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _disconnect(self, request: Request) -> None:
         self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
+        self._process_tables.leave(request.sender)
         self._guests.leave(request.sender)
         self._manager.forget(request.sender)
         if request.sender == self._manager.sender:
@@ -503,6 +516,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case Done(id=jobid):
                 self._real.done(notice)
                 self._job_changed(jobid)
+            case Processes():
+                self._process_tables.told(notice)
             case Fed():
                 self._inputs.fed(notice)
             case Postponed():
@@ -523,6 +538,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._manager.shell_connected()
             case ShellLost(reason):
                 self._inputs.disconnected(reason)
+                self._process_tables.disconnected(reason)
                 self._real.disconnected(reason)
             case ShellFailed(reason):
                 self._manager.shell_failed(reason)

@@ -70,6 +70,7 @@ from flux_trio.protocols.guest_namespace import (
 
 STDIN: Final = "attributes.system.shell.options.input.stdin"
 STDIN_METHOD: Final = "stdin"
+PROCTABLE_METHOD: Final = "proctable"
 COPY_CREDIT: Final = 8  # pieces of a job's output, of 64 KiB at most, on their way to the kvs
 COPIES_MAX: Final = 512  # outputs that are copied at once; more jobs wait for one to end
 SHELL_SERVICE: Final = "-shell-"
@@ -94,10 +95,10 @@ def shell_service(job: Job) -> str:
 
 
 def job_of_shell(topic: str) -> JobId | None:
-    """Return the job whose standard input a request is for; None for another request."""
+    """Return the job whose shell a request is for; None for a request that is not served."""
     service, _, method = topic.partition(".")
     _, is_shell, jobid = service.partition(SHELL_SERVICE)
-    if not is_shell or method != STDIN_METHOD:
+    if not is_shell or method not in (STDIN_METHOD, PROCTABLE_METHOD):
         return None
     try:
         return parse_fluid(jobid)
