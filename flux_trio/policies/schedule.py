@@ -75,8 +75,8 @@ class Schedule:
         if self.state.pool.can_ever_fit(shape):
             return None
         room = self.state.pool.room_when_idle(shape)
-        where = " that meet its constraints" if shape.constraint is not None else ""
-        return f"unsatisfiable request: {shape.describe()} wanted, there are only {room}{where}"
+        left = f"there are {room}" if shape.constraint is None else f"{room} meet its constraints"
+        return f"unsatisfiable request: {shape.describe()}; {left}"  # short: RFC 6, 6.response.4
 
     # Grants
 

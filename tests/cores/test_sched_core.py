@@ -85,11 +85,11 @@ class TestAlloc:
     @pytest.mark.parametrize(
         ("spec", "note"),
         [
-            (jobspec(5), "5 slots with 1 core each wanted, there are only 4"),
-            (jobspec(3, nnodes=1), "1 node with 3 cores each wanted, there are only 0"),
+            (jobspec(5), "5 slots with 1 core each; there are 4"),
+            (jobspec(3, nnodes=1), "1 node with 3 cores each; there are 0"),
             (
                 jobspec(constraints={"hostlist": ["node7"]}),
-                "1 slot with 1 core each wanted, there are only 0 that meet its constraints",
+                "1 slot with 1 core each; 0 meet its constraints",
             ),
             ({"version": 1}, "invalid jobspec: jobspec: expected the key"),
             (jobspec() | {"version": 2}, "invalid jobspec: jobspec.version"),

@@ -45,7 +45,7 @@ def test_what_fits_when_idle_is_feasible(script: SchedScript) -> None:
 @pytest.mark.parametrize(
     ("spec", "errnum", "text"),
     [
-        (jobspec(5), Errno.EOVERFLOW, "unsatisfiable request: 5 slots with 1 core each wanted"),
+        (jobspec(5), Errno.EOVERFLOW, "unsatisfiable request: 5 slots with 1 core each; there are"),
         (jobspec() | {"resources": []}, Errno.EINVAL, "invalid jobspec: jobspec.resources: "),
         ("x", Errno.EPROTO, "feasibility.check: payload: Expected `object`, got `str`"),
     ],
@@ -56,6 +56,23 @@ def test_what_can_never_run_is_said_with_the_reason(
     """27.feasibility.3"""
     answer = only(script.turn(check(spec)))
     assert (answer.errnum, answer.error_text.startswith(text)) == (errnum, True), answer.error_text
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        jobspec(99),
+        jobspec(64, nnodes=9999),
+        jobspec(constraints={"hostlist": ["node7"]}),
+        jobspec(64, nnodes=9999, constraints={"hostlist": ["node7"]}),
+    ],
+)
+def test_the_reason_is_short(script: SchedScript, spec: Any) -> None:
+    """6.response.4"""
+    script.acquired()
+    answer = only(script.turn(check(spec)))
+    assert answer.error_text.startswith("unsatisfiable request: ")
+    assert len(answer.error_text) < 80, answer.error_text
 
 
 def test_check_waits_for_the_first_resources() -> None:

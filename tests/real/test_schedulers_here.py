@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.real.conformance.testees import Examinee, examinees
+from tests.real.conformance.loading import CONFIG, LOGGED, NJOBS, load
+from tests.real.conformance.testees import Examinee, others_here
 from tests.support.live_scheduling import FLUXION, FLUXION_MODULES, fluxion_path
 from tests.support.real_flux import NEEDS_FLUX, REAL
-
-NJOBS = 1000
-LOG = REAL.parent / "data" / "workloads" / "lassen-100.csv"
-LOAD_S_MAX = 900.0
-CONFIG = """
-edition = "current"
-[exec]
-simulate = true
-[[resource.config]]
-hosts = "node[0-127]"
-cores = "0-43"
-"""
 
 BROKEN = {"fluxion": {"20.nslots.3"}}
 """The clauses that a scheduler breaks here, and that are known of it."""
@@ -37,9 +25,7 @@ BROKEN = {"fluxion": {"20.nslots.3"}}
 
 def schedulers() -> list[Examinee]:
     """Those of others that can be loaded here."""
-    if not os.environ.get("PATH") or NEEDS_FLUX[1].args[0]:
-        return []
-    return [each for each in examinees() if each.is_ours and not each.scheduler_is_ours]
+    return [] if NEEDS_FLUX[1].args[0] else others_here()
 
 
 FLUXION_TABLES = """
@@ -103,21 +89,7 @@ def test_fluxion_reads_its_tables_of_the_configuration(tmp_path: Path) -> None:
 def test_a_thousand_jobs_and_a_log_are_scheduled_and_nothing_unknown_is_broken(
     testee: Examinee, tmp_path: Path
 ) -> None:
-    config = tmp_path / "current.toml"
-    config.write_text(CONFIG)
-    start = [sys.executable, "-m", "flux_trio", "start", "-c", str(config), "--monitor"]
-    start += ["--statedir", str(tmp_path / "s")]
-    program = [sys.executable, "-m", "tests.real.loads", testee.scheduler, str(NJOBS), str(LOG)]
-    done = subprocess.run(
-        [*start, *program],
-        cwd=REAL.parents[1],
-        env={**os.environ, "FLUX_URI": f"local://{tmp_path}/s/local-0"},
-        capture_output=True,
-        timeout=LOAD_S_MAX,
-        check=False,
-        text=True,
-    )
-    njobs = NJOBS + 100
-    assert f"{njobs} jobs: {njobs} successful" in done.stdout, done.stderr[-4000:]
-    broken = set(re.findall(r"\b([0-9]+\.[a-z-]+\.[0-9]+) broken", done.stderr))
-    assert broken == BROKEN.get(testee.scheduler, set()), done.stderr[-4000:]
+    loaded = load(testee, tmp_path)
+    assert loaded.njobs == loaded.nsuccessful == NJOBS + LOGGED
+    broken = {clause for clauses in loaded.broken.values() for clause in clauses}
+    assert broken == BROKEN.get(testee.scheduler, set()), loaded.broken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,19 +57,23 @@ def party_of(clause: Clause, breaker: str = "") -> str | None:
     return "scheduler" if party is None and "sched" in breaker else party
 
 
-def examine(testee: Examinee) -> Examined:
-    """Play all stories with a testee, and judge them."""
+def examine(testee: Examinee, keep: Path | None = None) -> Examined:
+    """Play all stories with a testee, and judge them; a directory `keep` gets their traces."""
     found = Examined(today())
-    for setting, kinds in stories():
+    for number, (setting, kinds) in enumerate(stories()):
         with tempfile.TemporaryDirectory() as directory:
-            _play(found, testee, setting, kinds, Path(directory))
+            traces = _play(found, testee, setting, kinds, Path(directory))
+            for trace in traces if keep else ():
+                name = f"{testee.name}-{number}-{trace.name}".replace(", ", "-").replace(" ", "-")
+                shutil.copy(trace, keep / name)
     return found
 
 
 def _play(
     found: Examined, testee: Examinee, setting: Setting, kinds: tuple[Kind, ...], directory: Path
-) -> None:
-    start, traces = command_of(testee, setting, directory)
+) -> list[Path]:
+    """Play a story, take in what it shows, and return its traces."""
+    start, names = command_of(testee, setting, directory)
     told = {
         "scheduler": testee.scheduler,
         "kinds": kinds,
@@ -87,9 +92,10 @@ def _play(
         found.njobs += done["njobs"]
     if code or not played.exists():
         found.wrong[f"the instance ({setting})"] = f"ended with {code}: {said[-300:]}"
-    for name in traces:
-        if (directory / name).exists():
-            _judge(found, testee, directory / name, is_only=len(traces) == 1)
+    traces = [directory / name for name in names if (directory / name).exists()]
+    for trace in traces:
+        _judge(found, testee, trace, is_only=len(names) == 1)
+    return traces
 
 
 def _judge(found: Examined, testee: Examinee, trace: Path, *, is_only: bool) -> None:

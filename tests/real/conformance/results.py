@@ -62,6 +62,16 @@ class Examined(msgspec.Struct):
         return f"{counts}; {self.njobs} jobs, {len(self.wrong)} kinds that did not end"
 
 
+class Loaded(msgspec.Struct):
+    """How a scheduler of others has done much work: what the monitor says, by party and clause."""
+
+    date: str
+    njobs: int
+    nsuccessful: int
+    seconds: float
+    broken: dict[str, dict[str, Broken]] = {}
+
+
 class Speeds(msgspec.Struct):
     """The rates of each scheduler, in jobs a second, by so many jobs; what the machine was."""
 
@@ -75,6 +85,7 @@ class Results(msgspec.Struct):
 
     versions: dict[str, str] = {}
     testees: dict[str, Examined] = {}
+    loads: dict[str, Loaded] = {}
     speeds: Speeds | None = None
 
 

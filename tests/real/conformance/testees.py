@@ -69,6 +69,11 @@ def examinees() -> list[Examinee]:
     ]
 
 
+def others_here() -> list[Examinee]:
+    """Return the schedulers of others that can be loaded in an instance of flux-trio."""
+    return [each for each in examinees() if each.is_ours and not each.scheduler_is_ours]
+
+
 def stories() -> list[tuple[Setting, tuple[Kind, ...]]]:
     """Return the 40 kinds, every act among them, by the instance that plays them."""
     draw = random.Random(SEED)
