@@ -73,33 +73,40 @@ def no_key(_record: Record) -> Key:
 
 
 class _Read:
-    """A cache of the payload, job id and name of the latest record, which many rules read."""
+    """The payload, job id and name of a record."""
 
     __slots__ = ("jobid", "name", "payload", "record")
 
-    def __init__(self) -> None:
-        self.record: Record | None = None
-        self.payload: dict[str, Any] = {}
-        self.jobid: int | None = None
+    def __init__(self, record: Record | None) -> None:
+        found = None if record is None else record.data
+        if record is not None and record.message is not None:
+            found = getattr(record.message, "payload", None)
+        self.record = record
+        self.payload: dict[str, Any] = found if isinstance(found, dict) else {}
+        jobid = self.payload.get("id")
+        self.jobid: int | None = jobid if type(jobid) is int else None
         self.name: str | None = None
         """None until it is asked for: few messages have a name."""
 
-    def read(self, record: Record) -> _Read:
-        found = record.data if record.message is None else getattr(record.message, "payload", None)
-        self.payload = content = found if isinstance(found, dict) else {}
-        jobid = content.get("id")
-        self.jobid = jobid if type(jobid) is int else None
-        self.name = None
-        self.record = record
-        return self
+
+_latest = _Read(None)
+"""A cache of the latest record, which many rules read.
+
+Another thread may judge another trace: what is cached is replaced as a whole, and never changed.
+"""
 
 
-_latest: Final = _Read()
+def _read(record: Record) -> _Read:
+    global _latest
+    _latest = read = _Read(record)
+    return read
 
 
 def name_of(record: Record) -> str:
     """Return the name of the event of a record."""
-    read = _latest if _latest.record is record else _latest.read(record)
+    read = _latest
+    if read.record is not record:
+        read = _read(record)
     name = read.name
     if name is None:
         name = read.name = str(read.payload.get("name"))
@@ -108,14 +115,16 @@ def name_of(record: Record) -> str:
 
 def job_id(record: Record) -> int | None:
     """Return the job id of a message or eventlog event, or None if it has no id."""
-    return (_latest if _latest.record is record else _latest.read(record)).jobid
+    read = _latest
+    return (read if read.record is record else _read(record)).jobid
 
 
 def payload(record: Record) -> dict[str, Any]:
     """Return the payload object of a message, or the data of another record; {} if there is
     none.
     """
-    return (_latest if _latest.record is record else _latest.read(record)).payload
+    read = _latest
+    return (read if read.record is record else _read(record)).payload
 
 
 def rpc(record: Record) -> Key | None:
@@ -157,15 +166,14 @@ def errnum(record: Record) -> int:
 
 def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
     """Cache the result for the latest record, because many rules read the same in turn."""
-    latest: Record | None = None
-    found: Any = None
+    latest: tuple[Record | None, Any] = (None, None)
 
     def cached(record: Record) -> T:
-        nonlocal latest, found
-        if latest is not record:
-            found = read(record)
-            latest = record
-        result: T = found
+        nonlocal latest
+        found = latest  # replaced as a whole, since another thread may judge another trace
+        if found[0] is not record:
+            latest = found = (record, read(record))
+        result: T = found[1]
         return result
 
     return functools.wraps(read)(cached)

@@ -190,15 +190,14 @@ class Live(msgspec.Struct, frozen=True, gc=False):
 
 def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
     """Cache the result for the latest record, because many rules read the same in turn."""
-    latest: tuple[Record, Seen] | None = None
-    found: Any = None
+    latest: tuple[Record | None, Seen | None, Any] = (None, None, None)
 
     def cached(record: Record, seen: Seen) -> T:
-        nonlocal latest, found
-        if latest is None or latest[0] is not record or latest[1] is not seen:
-            found = read(record, seen)
-            latest = (record, seen)
-        result: T = found
+        nonlocal latest
+        found = latest  # replaced as a whole, since another thread may judge another trace
+        if found[0] is not record or found[1] is not seen:
+            latest = found = (record, seen, read(record, seen))
+        result: T = found[2]
         return result
 
     return functools.wraps(read)(cached)
