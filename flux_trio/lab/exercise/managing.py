@@ -92,7 +92,7 @@ async def _large_jobspec(stage: Stage) -> None:
 async def _denied(stage: Stage) -> None:
     full = await fill(stage)
     fits = await stage.submit()
-    too_large = await stage.submit_all(3, checked=False, nnodes=NNODES + 1)
+    too_large = await many(stage, 3, nnodes=NNODES + 1)
     stage.hopeless.update(too_large)
     await all_have(stage, too_large, "clean", "27.deny.5")
     for jobid in too_large:

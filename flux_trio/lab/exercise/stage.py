@@ -384,13 +384,9 @@ class Stage:
         (jobid,) = await self._submit([_jobspec((), **shape)], handle=guest)
         return jobid
 
-    async def submit_all(self, count: int, *, checked: bool = True, **shape: Any) -> list[int]:
-        """Submit equal simulated jobs at once, as `submit` does, and return their ids in order.
-
-        Unless they are `checked`, the scheduler is not asked before whether they can ever run.
-        """
-        flags = 0 if checked else JobFlag.NOVALIDATE * self.edition.first_flag
-        return await self._submit([_jobspec((), **shape)] * count, flags=flags)
+    async def submit_all(self, count: int, **shape: Any) -> list[int]:
+        """Submit equal simulated jobs at once, as `submit` does, and return their ids in order."""
+        return await self._submit([_jobspec((), **shape)] * count)
 
     async def rejected(self, clause: str, **shape: Any) -> None:
         """Submit a job that has to be rejected. Raises Stuck."""
@@ -404,10 +400,11 @@ class Stage:
         self,
         jobspecs: Sequence[Mapping[str, Any]],
         urgency: int = URGENCY_DEFAULT,
-        flags: int = 0,
         handle: Handle | None = None,
     ) -> list[int]:
         found: list[int] = []
+        # a job that can never run is to come to the scheduler, even to one that ingest could ask
+        flags = 0 if handle else JobFlag.NOVALIDATE * self.edition.first_flag
         payloads = [self.submission(each, urgency, flags) for each in jobspecs]
         with self.deadline():
             async with AsyncExitStack() as opened:
