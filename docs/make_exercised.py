@@ -6,15 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.lab import (
-    outside_manager,
-    planted_in_exec,
-    planted_in_manager,
-    planted_in_node,
-    planted_in_python,
-)
+from tests.lab import outside_manager
 from tests.lab.outside_clauses import EXCUSED, is_own, table_lines
-from tests.lab.planted import Row
+from tests.lab.planted import Row, rows
 
 PRINCIPLES: Final = Path(__file__).parents[1] / "tests" / "lab" / "principles.txt"
 
@@ -22,10 +16,7 @@ PRINCIPLES: Final = Path(__file__).parents[1] / "tests" / "lab" / "principles.tx
 def tables() -> dict[str, str]:
     """Return the table of each program as Markdown, by the name of its sample."""
     return {
-        "fifo.py": _table(planted_in_python.ROWS),
-        "fifo.js": _table(planted_in_node.ROWS),
-        "exec.py": _table(planted_in_exec.ROWS),
-        "manager.py": _table(planted_in_manager.ROWS),
+        **{each: _table(rows(each)) for each in ("fifo.py", "fifo.js", "exec.py", "manager.py")},
         "outside": _outside(table_lines(), EXCUSED, is_own),
         "outside_manager": _outside(
             table_lines(outside_manager.TABLE), outside_manager.EXCUSED, outside_manager.is_own
@@ -34,14 +25,14 @@ def tables() -> dict[str, str]:
     }
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(planted: Sequence[Row]) -> str:
     """Return a row for each mistake, after their number."""
-    nblind = sum(row.is_blind for row in rows)
-    lines = [f"{len(rows)} mistakes, of which {nblind} are blind.", ""]
+    nblind = sum(row.is_blind for row in planted)
+    lines = [f"{len(planted)} mistakes, of which {nblind} are blind.", ""]
     lines += ["| mistake | about | blind | named by |", "|---|---|---|---|"]
     lines += [
         f"| {row.name} | {row.group} | {'yes' if row.is_blind else ''} | {row.clause} |"
-        for row in sorted(rows, key=lambda row: row.group)
+        for row in sorted(planted, key=lambda row: row.group)
     ]
     return "\n".join(lines)
 

@@ -37,8 +37,7 @@ from flux_trio.lab.exercise import (
 )
 from flux_trio.lab.exercise import exercise as run_exercise
 from flux_trio.services.module_process import CONFIG_VARIABLE
-from tests.lab import planted_in_node
-from tests.lab.planted import Row
+from tests.lab.planted import Row, rows
 
 pytestmark = pytest.mark.real
 
@@ -119,7 +118,7 @@ def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
 
 @needs_node
 @pytest.mark.gate
-@pytest.mark.parametrize("row", planted_in_node.ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", rows("fifo.js"), ids=lambda row: row.name)
 def test_mistake_in_the_scheduler_of_the_page_is_named(tmp_path: Path, row: Row) -> None:
     sought = {row.clause, "27.cancel.6"} if row.group == "cancel" else {row.clause}
     about = [act.title for act in SCHED_ACTS if sought & {*act.clauses}]

@@ -18,17 +18,17 @@ from flux_trio.judge import Judgement, Violation
 from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Act, Findings
 from flux_trio.lab.exercise.findings import Ended
 from flux_trio.trace import Kind, Record
-from tests.lab.planted import Row
-from tests.lab.planted_in_manager import ROWS
+from tests.lab.planted import Row, rows
 from tests.lab.test_exercise import PATIENCE, SCRIPTS
 from tests.lab.test_exercise_mistakes import changed, exercised
 from tests.support.refusals import take_refused
 
 EDITIONS: Final = (CLASSIC, CURRENT)
+ROWS: Final = rows("manager.py")
 DEADLINE_S: Final = 5.0
 ONE_OF_EACH: Final = [
-    next(rows)
-    for _, rows in groupby(sorted(ROWS, key=lambda row: row.group), lambda row: row.group)
+    next(group)
+    for _, group in groupby(sorted(ROWS, key=lambda row: row.group), lambda row: row.group)
 ]
 ASKED = (
     *("27.alloc.1", "27.alloc.3", "27.criteria.3", "27.criteria.4", "27.criteria.5", "27.deny.5"),
