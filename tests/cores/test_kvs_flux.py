@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.namespaces import EMPTY_ROOT, GUEST_BYTES_MAX
-from flux_trio.cores.kvs.ops import KvsInput
+from flux_trio.cores.kvs.ops import Fetch, KvsInput, StoreOps
 from flux_trio.cores.stored_jobs import PIECE_CHARS
 from flux_trio.editions import CURRENT
 from flux_trio.editions.flux_kvs import APPEND, READLINK, WAITCREATE, WATCH
@@ -227,23 +227,53 @@ class TestCommits:
         kvs.one(commit(op("a", directory({"b": val("1"), "c": directory({"d": val("2")})}))))
         assert kvs.get("a", 1)[1] == {"val": directory({"b": val("1"), "c": directory({})})}
 
-    def test_a_sender_reads_what_it_has_committed(self, kvs: FluxKvs) -> None:
+    @pytest.mark.parametrize("namespace", ["primary", "job-1"])
+    def test_a_sender_reads_what_it_has_committed(self, kvs: FluxKvs, namespace: str) -> None:
+        kvs(create("job-1"))
         done = kvs(
-            commit(op("a.b", val("1")), tag=1),
-            asked("kvs.lookup", {"key": "a.b", "namespace": "primary", "flags": 0}, tag=2),
+            commit(op("a.b", val("1")), namespace=namespace, tag=1),
+            asked("kvs.lookup", {"key": "a.b", "namespace": namespace, "flags": 0}, tag=2),
         )
         assert [each[0] for each in done] == [1, 2]
         assert done[1][2] == {"val": val("1")}
 
+    def test_commits_of_a_sender_for_many_jobs_are_stored_together(self, kvs: FluxKvs) -> None:
+        """Two at once in one namespace are not: the second must see the first."""
+        names = [f"job-{number}" for number in range(1, 4)]
+        kvs(*[create(name) for name in names])
+        asks = [commit(op("a.b", val("1")), namespace=name) for name in [*names, names[0]]]
+        (reads,) = kvs.core.turn(0.0, asks)
+        stored, *again = kvs.core.turn(0.0, [execute(kvs.store, reads)])
+        assert (type(stored), [type(each) for each in again]) == (StoreOps, [Fetch])
+        inputs = [execute(kvs.store, each) for each in (stored, *again)]
+        done = [each for each in kvs.core.turn(0.0, inputs) if isinstance(each, Response)]
+        assert [each.payload["rootseq"] for each in done] == [1, 1, 1]
+
+    @pytest.mark.parametrize("job_is_first", [True, False])
+    def test_a_commit_by_the_other_name_of_a_place_is_in_its_turn(
+        self, kvs: FluxKvs, job_is_first: bool
+    ) -> None:
+        """The namespace of a job is what is below job.<id>.guest."""
+        kvs(create("job-1"))
+        names = [("job-1", ""), ("primary", job_key(1, "guest."))]
+        (first, start), (then, at) = names if job_is_first else reversed(names)
+        kvs(
+            commit(op(f"{start}d.a", val("1")), namespace=first),
+            commit(op(f"{at}d.a.b", val("2")), namespace=then),
+        )
+        found = [kvs.get(key, namespace="job-1")[0] for key in ("d.a", "d.a.b")]
+        assert found == [Errno.EISDIR, 0]
+
+
+def create(name: str, owner: int = OWNER, root: str = EMPTY_ROOT) -> Request:
+    payload = {"namespace": name, "rootref": root, "owner": owner, "flags": 0}
+    return asked("kvs.namespace-create", payload)
+
 
 class TestNamespaces:
-    def create(self, name: str, owner: int = OWNER, root: str = EMPTY_ROOT) -> Request:
-        payload = {"namespace": name, "rootref": root, "owner": owner, "flags": 0}
-        return asked("kvs.namespace-create", payload)
-
     def test_one_has_keys_of_its_own_until_it_is_removed(self, kvs: FluxKvs) -> None:
-        assert kvs.one(self.create("n"))[0] == 0
-        assert kvs.one(self.create("n"))[0] == Errno.EEXIST
+        assert kvs.one(create("n"))[0] == 0
+        assert kvs.one(create("n"))[0] == Errno.EEXIST
         kvs.put("a", "1", namespace="n")
         assert kvs.get("a")[0] == Errno.ENOENT
         assert kvs.get("a", namespace="n") == (0, {"val": val("1")})
@@ -257,7 +287,7 @@ class TestNamespaces:
 
     def test_snapshots_and_other_hashes_are_refused(self, kvs: FluxKvs) -> None:
         for root in ("sha256-1", "sha1-" + 40 * "0"):
-            errnum, text = kvs.one(self.create("n", root=root))
+            errnum, text = kvs.one(create("n", root=root))
             assert errnum == Errno.EINVAL
             assert "snapshots are not kept" in text
 
@@ -266,7 +296,7 @@ class TestNamespaces:
         assert kvs.one(remove)[0] == Errno.ENOTSUP
 
     def test_a_guest_has_his_own_only(self, kvs: FluxKvs) -> None:
-        kvs(self.create("his", GUEST), self.create("other", GUEST + 1))
+        kvs(create("his", GUEST), create("other", GUEST + 1))
         for namespace, errnum in (("his", 0), ("other", Errno.EPERM), ("primary", Errno.EPERM)):
             ops = [op("a", val("1"))]
             payload = {"namespace": namespace, "flags": 0, "ops": ops}
@@ -275,13 +305,13 @@ class TestNamespaces:
             assert kvs.one(asked_by_guest("kvs.lookup", at))[0] == errnum
             root = asked_by_guest("kvs.getroot", {"namespace": namespace})
             assert kvs.one(root)[0] == errnum
-        create = asked_by_guest("kvs.namespace-create", {})
-        assert kvs.one(create)[0] == Errno.EPERM
+        made = asked_by_guest("kvs.namespace-create", {})
+        assert kvs.one(made)[0] == Errno.EPERM
         store = asked_by_guest("store.page", {"prefix": ""})
         assert kvs.one(store)[0] == Errno.EPERM
 
     def test_what_a_guest_writes_is_bounded_also_after_a_restart(self, kvs: FluxKvs) -> None:
-        kvs(self.create("his", GUEST))
+        kvs(create("his", GUEST))
         half = {"namespace": "his", "flags": 0, "ops": [op("a", val("x" * (GUEST_BYTES_MAX // 2)))]}
         assert kvs.one(asked_by_guest("kvs.commit", half))[0] == 0
         errnum, text = FluxKvs(kvs.store).one(asked_by_guest("kvs.commit", half))
@@ -291,7 +321,7 @@ class TestNamespaces:
 
     def test_the_job_manager_says_whether_a_guest_may_write_more(self, kvs: FluxKvs) -> None:
         for name in ("job-1", "his"):
-            kvs.one(self.create(name, GUEST))
+            kvs.one(create(name, GUEST))
         kvs.put("output", "x" * 3000, namespace="job-1")  # the execution service's: nobody is asked
         assert kvs.asked == []
         for namespace, jobid, nbytes in (
@@ -313,7 +343,7 @@ class TestNamespaces:
 
     def test_a_guest_reads_what_he_has_written_and_nobody_else_waits(self, kvs: FluxKvs) -> None:
         for name, owner in (("his", GUEST), ("other", GUEST + 1)):
-            kvs(self.create(name, owner))
+            kvs(create(name, owner))
         kvs.room = None
         at = {"key": "own", "namespace": "his", "flags": 0}
         write = [msgspec.structs.replace(by_guest("his", 2), matchtag=tag) for tag in (1, 2)]
@@ -328,7 +358,7 @@ class TestNamespaces:
         ]
 
     def test_a_guest_that_leaves_is_forgotten_with_what_he_waits_for(self, kvs: FluxKvs) -> None:
-        kvs(self.create("his", GUEST))
+        kvs(create("his", GUEST))
         kvs.room = None
         at = {"key": "own", "namespace": "his", "flags": WATCH}
         follow = asked_by_guest("kvs-watch.lookup", at, tag=5, streaming=True)
@@ -340,8 +370,8 @@ class TestNamespaces:
 
     def test_the_job_manager_is_told_how_much_guests_have_in_namespaces_of_jobs(self) -> None:
         kvs = FluxKvs()
-        kvs.one(self.create("job-1", GUEST))
-        kvs.one(self.create("job-2"))
+        kvs.one(create("job-1", GUEST))
+        kvs.one(create("job-2"))
         for name in ("job-1", "job-2"):
             kvs.put("output", "x" * 3000, namespace=name)
         assert kvs.sent == []
@@ -359,7 +389,7 @@ class TestNamespaces:
         assert FluxKvs(kvs.store).sent == [("job-manager.stored", again.payload)]
 
     def test_that_of_a_job_is_a_view_of_its_guest(self, kvs: FluxKvs) -> None:
-        kvs.one(self.create("job-1", GUEST))
+        kvs.one(create("job-1", GUEST))
         kvs.put("exec.eventlog", "x", namespace="job-1")
         key = job_key(1, "guest.exec.eventlog")
         assert kvs.get(key) == (0, {"val": val("x")})
@@ -372,7 +402,7 @@ class TestNamespaces:
         assert kvs.get(key) == (0, {"val": val("x")})
 
     def test_output_of_a_job_grows_piece_by_piece_and_is_one_value(self, kvs: FluxKvs) -> None:
-        kvs.one(self.create("job-1", GUEST))
+        kvs.one(create("job-1", GUEST))
         long = "x" * PIECE_CHARS
         for text in (long, "two", "three"):
             kvs.one(commit(op("output", val(text), APPEND), namespace="job-1"))
@@ -384,7 +414,7 @@ class TestNamespaces:
     def test_output_of_a_job_is_asked_for_when_it_is_first_read(self, kvs: FluxKvs) -> None:
         assert kvs(watch("output", WATCH | WAITCREATE, namespace="job-1")) == []
         assert kvs.sent == []
-        kvs.one(self.create("job-1", GUEST))
+        kvs.one(create("job-1", GUEST))
         kvs.get("output", namespace="job-1")
         assert kvs.sent == [("job-exec.copy", {"id": 1})]
 
@@ -432,7 +462,7 @@ class TestWatches:
         assert kvs(watch("b", 4, tag=10))[0][1] == Errno.ENOENT
         assert kvs(watch("b", 4, tag=11, namespace="n"))[0][1] == Errno.ENOTSUP
         assert kvs(watch("b", 4 | 8, tag=12, namespace="n")) == []
-        kvs(TestNamespaces().create("n"))
+        kvs(create("n"))
         assert (12, 0, {"val": val("1")}) in kvs(commit(op("b", val("1")), namespace="n"))
         removed = kvs(asked("kvs.namespace-remove", {"namespace": "n"}))
         assert (12, Errno.ENOTSUP, "n: the namespace was removed") in removed

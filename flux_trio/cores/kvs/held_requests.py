@@ -17,6 +17,7 @@ from flux_trio.cores.kvs.ops import Op, Page, Put, TreeAsked, Unlink
 from flux_trio.cores.kvs.trees import Place
 from flux_trio.cores.kvs.watches import Watch
 from flux_trio.cores.streams import StreamKey
+from flux_trio.editions.flux_kvs import PRIMARY
 from flux_trio.formats.meanings import KvsKey, Stamp
 from flux_trio.messages import Errno, FluxError, Request, unanswered
 
@@ -81,7 +82,8 @@ class TreeRead(msgspec.Struct, frozen=True):
 class FactsRead(msgspec.Struct, frozen=True):
     """A read of what is in the way of the ops of a commit of flux-core's, which becomes a Commit.
 
-    Until then, nothing else of its namespace may be asked so, and its sender sees nothing later.
+    Until then, nothing else of its namespace may be asked so, and its sender sees nothing later,
+    but may ask so in namespaces of other jobs.
     """
 
     request: Request
@@ -121,6 +123,7 @@ class Round(msgspec.Struct):
         what would have to see a commit of flux-core's that is only read for now.
         """
         pending: set[str] = set()  # the namespaces of such commits
+        asking: set[str] = set()  # the senders of those in namespaces of jobs
         keys: dict[str, int] = {}  # how many each sender reads
         later: list[Waiting] = []
         behind: set[str] = set()  # the senders of `later`
@@ -137,6 +140,8 @@ class Round(msgspec.Struct):
                 if isinstance(waiting, FactsRead):
                     waits = waits or waiting.namespace in pending
                     pending.add(waiting.namespace)
+                if not isinstance(waiting, FactsRead) or waiting.namespace == PRIMARY:
+                    waits = waits or sender in asking
             queue.popleft()
             if waits:
                 later.append(waiting)
@@ -147,7 +152,7 @@ class Round(msgspec.Struct):
                 keys[sender] = keys.get(sender, 0) + _nkeys(waiting)
                 self._add_reading(waiting)
                 if isinstance(waiting, FactsRead):
-                    behind.add(sender)
+                    (behind if waiting.namespace == PRIMARY else asking).add(sender)
         queue.extendleft(reversed(later))
 
     def _add_commit(self, commit: Commit) -> None:
