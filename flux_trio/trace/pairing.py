@@ -149,7 +149,8 @@ class Ends:
             sender = BROKER
         to = "".join(receivers[:1])
         message = make_message(line.type, line.topic, payload, line.errnum, sender, to)
-        if sender == BROKER and line.topic.endswith(_DISCONNECT):
+        if sender == BROKER and line.topic.endswith(_DISCONNECT) and not line.is_sent:
+            # one that the connector is seen to send is a client's
             message = self._naming_the_peer(message, service_of(line.topic))
         return Routed(line.t, sender, receivers, message)
 

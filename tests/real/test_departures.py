@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tests.real.conformance.page import FLUXION_SCRIPTS
+from tests.real.conformance.reasons import FLUXION_SCRIPTS
 from tests.support.live_scheduling import FLUXION, FLUXION_MODULES, fluxion_path
 from tests.support.real_flux import NEEDS_FLUX, REAL, STORY_S_MAX
 
@@ -20,6 +20,7 @@ SHOWN = {
     "release-names-all-ranks.sh": [r'"ranks":"all"'],
     "expiration-is-no-integer.sh": [r'"expiration": \d+\.\d+', r'"expiration":\d+\.\d+'],
     "free-without-release.sh": [r"start exception free clean"],
+    "finish-without-release.sh": [r"finish exception free clean"],
     "beyond-the-limit.sh": [r"tx > sched\.cancel tx > sched\.alloc rx < sched\.alloc"],
     "long-error-text.sh": [r"unsatisfiable request.{60}"],
     "disconnect-has-a-matchtag.py": [r"matchtag [1-9]"],

@@ -286,6 +286,20 @@ def test_a_module_that_is_unloaded_answers_enosys(clause: str, change: Change) -
     assert clause not in recorded.broken(told)
 
 
+def test_a_job_that_has_finished_when_its_service_leaves_is_freed_without_a_release() -> None:
+    """No recording shows it either: of this one the job's exception is made its finish."""
+    told = recording("h05")
+    canceled = told["jobs"][1]["eventlog"]
+    assert [each["name"] for each in canceled][-4:-1] == ["debug.start-lost", "exception", "free"]
+    for each in canceled:
+        if each["name"] == "exception":
+            each |= {"name": "finish", "context": {"status": 0}}
+    found = recorded.judged(told)
+    assert "21.states.6" not in {each.clause for each in found.violations}
+    (known,) = (each for each in found.known if each.why.startswith("So does a job that has"))
+    assert len(known.violations) == 1
+
+
 def second_success_while_it_runs(scheduler: str) -> RecordingJson:
     """What follows: the job manager frees the resources on which the job runs."""
     text = recorded.text_of("05").replace(b"sched-simple", scheduler.encode())

@@ -174,6 +174,20 @@ def test_disconnect_is_of_the_module_that_said_that_it_ends() -> None:
     ]
 
 
+def test_disconnect_that_the_connector_sends_is_not_of_a_module_that_has_ended() -> None:
+    """6.request.1: what this module asks, when it is loaded again, is answered."""
+    asked = f"{DAY}00.500 job-exec tx > kvs.commit [0]\n"
+    gone = f"{DAY}01.000 job-exec tx > module.status [24]\n{{\n" + ' "status": 3\n}\n'
+    client = f"{DAY}02.000 connector-local tx > kvs.disconnect [0]\n"
+    taken = f"{DAY}02.000 kvs rx > kvs.disconnect [0]\n"
+    senders = [
+        r.message.sender
+        for r in read(asked + gone + client + taken + taken)
+        if isinstance(r.message, Request) and r.kind == "send" and r.peer == "kvs"
+    ]
+    assert senders == ["job-exec", "broker", "job-exec"]
+
+
 def test_answers_of_the_kvs_are_those_of_the_requests_in_order() -> None:
     asked = "sched-simple tx > kvs.commit [0]\n"
     told = "sched-simple rx < kvs.commit [0] success\n"

@@ -154,7 +154,8 @@ def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen
         started = log.started
         is_gone = execution.link_of(seen).disconnected > started
         text = "expected a final release event first" + _SERVICE_GONE * is_gone
-        text += ", and the job had a fatal exception" * bool(is_gone and log.fatal)
+        if is_gone and (log.fatal or log.finished):
+            text += f", and the job had {'a fatal exception' if log.fatal else 'finished'}"
         return broken_event(record, text, started, is_missing=True)
     return True
 

@@ -20,6 +20,7 @@ from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.monitor import Verdict
 from flux_trio.judge.rules import rules_of
 from flux_trio.trace import read_trace
+from tests.real.conformance.reasons import departure_of
 from tests.real.conformance.results import Broken, Examined, Found, today
 from tests.real.conformance.testees import (
     PRINTED,
@@ -141,7 +142,8 @@ def _run(command: list[str], directory: Path, testee: Examinee) -> tuple[int, st
 def _by_party(judgement: Judgement) -> Iterator[tuple[str, Found]]:
     broken: dict[str, list[tuple[str, Broken]]] = defaultdict(list)
     for violation in judgement.violations:
-        each = Broken(violation.clause, 1, violation.text)
+        known = departure_of(violation)
+        each = Broken(violation.clause, 1, violation.text, known.why if known else "")
         broken[violation.clause].append((violation.party, each))
     found: dict[str, Found] = defaultdict(Found)
     for clause, verdict in judgement.verdicts.items():
@@ -150,7 +152,7 @@ def _by_party(judgement: Judgement) -> Iterator[tuple[str, Found]]:
         for breaker, each in broken[clause]:
             party = party_of(CLAUSES[clause], breaker)
             if party is not None:
-                found[party].add(Found(broken={clause: each}, all={clause}))
+                found[party].add(Found(broken=[each], all={clause}))
         party = party_of(CLAUSES[clause])
         if party is not None:
             kept = {clause} if verdict is Verdict.KEPT else set()

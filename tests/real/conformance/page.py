@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from flux_trio.judge.known import Departure, load_shipped
-from tests.real.conformance import loading, rates
+from tests.real.conformance import loading, rates, reasons
 from tests.real.conformance.results import Broken, Examined, Found, Results
 from tests.real.conformance.testees import KINDS
 
@@ -17,7 +15,6 @@ ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = ROOT / "docs" / "how-we-know" / "conformance.md"
 README: Final = ROOT / "README.md"
 BEGIN, END = "<!-- conformance -->\n", "<!-- /conformance -->\n"
-DEPARTURES: Final = ROOT / "docs" / "reference" / "flux-core-0.88.md"
 
 SCHEDULERS: Final = ("sched-simple", "sched-fifo", "sched-backfill", "fluxion", "ours, attached")
 """Testees of which the scheduler is shown; they run in an instance of flux-core."""
@@ -25,25 +22,6 @@ CORE: Final = ("job-manager", "job-exec", "resource")
 """Parties of flux-core, from the stories of all these testees."""
 OURS: Final = "flux-trio, "
 HERE: Final = " here"
-
-KNOWN: Final = [
-    *load_shipped("flux-core-0.88"),
-    *load_shipped("fluxion-0.54"),
-    Departure(
-        "21.states.6",
-        "A job that has finished when job-exec is unloaded counts as not started: free is logged"
-        " without the final release before it.",
-        "has disconnected$",
-        "src/modules/job-manager/start.c:197",
-    ),
-]
-"""Known departures, and one that shows only where a service is loaded again."""
-FLUXION_SCRIPTS: Final = {
-    "20.nslots.3": "no-nslots.sh",
-    "27.impl.10": "alloc-answered-with-enosys.sh",
-    "28.criteria.3": "denied-while-drained.sh",
-}
-"""The script of tests/real/departures/fluxion that shows a departure of fluxion."""
 
 HEAD: Final = """# Conformance of real implementations
 
@@ -152,7 +130,7 @@ def _testees_here(results: Results) -> dict[str, Examined]:
 
 
 def _names(found: Found) -> str:
-    return ", ".join(f"`{clause}`" for clause in sorted(found.broken)) or "nothing"
+    return ", ".join(f"`{clause}`" for clause in sorted(found.clauses_broken)) or "nothing"
 
 
 def _all_broken(results: Results) -> Iterator[str]:
@@ -168,20 +146,14 @@ def _all_broken(results: Results) -> Iterator[str]:
 
 
 def _rows(name: str, found: Found) -> Iterator[str]:
-    is_ours = name.startswith("flux-trio's")
-    scripts = {} if is_ours else _scripts(name)
-    for clause, broken in sorted(found.broken.items()):
-        script = scripts.get(clause, "none yet")
-        reason = _said(broken) if is_ours else _reason(broken)
-        yield f"| {name} | `{clause}` | {broken.count} | {reason} | {script} |"
-
-
-def _reason(broken: Broken) -> str:
-    """Return why a clause is broken, and where in the source."""
-    for each in KNOWN:
-        if each.clause == broken.clause and re.search(each.found, broken.text):
-            return f"{each.why} `{each.where}`"
-    return _said(broken)
+    links = reasons.scripts()
+    for broken in sorted(found.broken, key=lambda each: (each.clause, each.known)):
+        departure = reasons.KNOWN.get(broken.known)
+        if departure is None or name.startswith("flux-trio's"):
+            reason, script = _said(broken), "none yet"
+        else:
+            reason, script = f"{departure.why} `{departure.where}`", links[departure.why]
+        yield f"| {name} | `{broken.clause}` | {broken.count} | {reason} | {script} |"
 
 
 def _said(broken: Broken) -> str:
@@ -190,15 +162,6 @@ def _said(broken: Broken) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def _scripts(name: str) -> dict[str, str]:
-    """Return the link to the script of each departure; the page about flux-core's has theirs."""
-    if name.startswith("fluxion"):
-        place = "../../tests/real/departures/fluxion"
-        return {clause: f"[{file}]({place}/{file})" for clause, file in FLUXION_SCRIPTS.items()}
-    row = re.compile(r"^\| `([^`]+)` \| (\[[^\]]+\]\([^)]+\))", re.MULTILINE)
-    return dict(row.findall(DEPARTURES.read_text(encoding="utf-8")))
 
 
 def _wrong(results: Results) -> Iterator[str]:

@@ -17,35 +17,45 @@ FILE: Final = Path(__file__).with_name("results.json")
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A clause that a party has broken: how often, and what the judge says of the first time."""
+    """A clause that a party has broken: how often, and what the judge says of the first time.
+
+    `known` is the reason of the known departure that this is; "" for another fault of the clause.
+    """
 
     clause: str
     count: int
     text: str
+    known: str = ""
 
 
 class Found(msgspec.Struct):
     """What a testee's stories show of one party; `all` has the clauses that can be judged."""
 
     kept: set[str] = msgspec.field(default_factory=set)
-    broken: dict[str, Broken] = msgspec.field(default_factory=dict)
+    broken: list[Broken] = msgspec.field(default_factory=list)
     all: set[str] = msgspec.field(default_factory=set)
 
     def add(self, other: Found) -> None:
         """Take in what other stories have shown."""
-        for clause, each in other.broken.items():
-            mine = self.broken.get(clause)
+        found = {(each.clause, each.known): each for each in self.broken}
+        for each in other.broken:
+            mine = found.get((each.clause, each.known))
             count = each.count + (mine.count if mine else 0)
-            self.broken[clause] = msgspec.structs.replace(mine or each, count=count)
+            found[each.clause, each.known] = msgspec.structs.replace(mine or each, count=count)
+        self.broken = list(found.values())
         self.kept |= other.kept
-        self.kept -= self.broken.keys()
+        self.kept -= self.clauses_broken
         self.all |= other.all
+
+    @property
+    def clauses_broken(self) -> set[str]:
+        return {each.clause for each in self.broken}
 
     @property
     def counts(self) -> tuple[int, int, int]:
         """How many clauses are kept, broken and not exercised."""
-        nothing = self.all - self.kept - self.broken.keys()
-        return len(self.kept), len(self.broken), len(nothing)
+        broken = self.clauses_broken
+        return len(self.kept), len(broken), len(self.all - self.kept - broken)
 
 
 class Examined(msgspec.Struct):

@@ -25,7 +25,16 @@ def test_each_clause_is_counted_once_and_what_was_broken_once_is_not_kept() -> N
     for found in page.parties(read()).values():
         kept, broken, nothing = found.counts
         assert kept + broken + nothing == len(found.all) > 0
-        assert not found.kept & found.broken.keys()
+        assert not found.kept & found.clauses_broken
     found = Found(kept={"a", "b"}, all={"a", "b", "c"})
-    found.add(Found(broken={"a": Broken("a", 1, "as it says")}))
+    found.add(Found(broken=[Broken("a", 1, "as it says")]))
     assert found.counts == (1, 1, 1)
+
+
+def test_what_is_known_of_a_clause_hides_no_other_fault_of_it() -> None:
+    known, other = Broken("a", 1, "as always", "It does so."), Broken("a", 1, "as never before")
+    found = Found(all={"a"})
+    for each in (known, other, known):
+        found.add(Found(broken=[each], all={"a"}))
+    assert found.counts == (0, 1, 0)
+    assert [(each.text, each.count) for each in found.broken] == [(known.text, 2), (other.text, 1)]
