@@ -11,9 +11,9 @@ import atexit
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import Future, wait
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,7 +22,7 @@ import anyio.to_thread
 import msgspec
 import trio
 
-from flux_trio.broker import ModuleCrashed, ModuleNotStarted
+from flux_trio.broker import ModuleCrashed
 from flux_trio.client import SOCKET_FILE, BlockingClient, Client, connect, open_client
 from flux_trio.config import (
     Config,
@@ -31,25 +31,28 @@ from flux_trio.config import (
     check_policy_name,
     parse_config,
 )
-from flux_trio.instance import Instance, Surroundings, durable_store, error_of_start
+from flux_trio.instance import (
+    IDLE_S_MAX,
+    Instance,
+    Surroundings,
+    durable_store,
+    end_jobs,
+    error_of_start,
+)
 from flux_trio.instance import open_instance as run_instance
 from flux_trio.jobtap import PluginSource, plugin_sources, search_path
-from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
+from flux_trio.messages import FluxError, topics
 from flux_trio.process.groups import error_of_block, leaves, sole_error
 from flux_trio.process.loop_thread import LoopThread
 from flux_trio.process.private import DIRECTORY_MODE, make_directory
-from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import find_inventory
 from flux_trio.services.module_process import system_clock
 from flux_trio.store.living import Living, sole_instance
 from flux_trio.store.original import is_copy
 from flux_trio.store.state_directory import STATE_FILE, foreign_file, other_edition
 
-IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
 END_S_MAX: Final = 2 * IDLE_S_MAX  # of the jobs, then of the modules
 SIMULATED_CORES: Final = 4
-
-Step = Callable[[Callable[[], str], float], object]
 
 
 class InstanceFailed(Exception):
@@ -337,41 +340,3 @@ async def _beside(config: Config, given: Surroundings, *, lasting: bool) -> Asyn
 async def _watch(ended: Future[None]) -> None:
     """Raise what ends the instance by itself, which cancels the block."""
     await anyio.to_thread.run_sync(ended.result, abandon_on_cancel=True)
-
-
-async def cancel_jobs(instance: Instance) -> int:
-    """Cancel all jobs; return how many there were. Raises FluxError without a job manager."""
-    asked = {
-        "states": ACTIVE,
-        "userid": USERID_UNKNOWN,  # everybody's
-        "severity": 0,
-        "type": "cancel",
-        "note": "the instance ends",
-    }
-    async with instance.connect("start") as handle:
-        return int((await handle.call(topics.JOB_RAISEALL, asked))["count"])
-
-
-async def end_jobs(instance: Instance, step: Step = lambda *_: None) -> None:
-    """Cancel all jobs, and wait until they are gone: a temporary instance has no successor.
-
-    Modules that jobs need to end may have been removed, or a scheduler of the user is gone: these
-    modules are loaded again. `step` is told what is waited for, and how long at most.
-    """
-    with suppress(FluxError), trio.move_on_after(IDLE_S_MAX):
-        step(lambda: "the job manager, which is to cancel the jobs", IDLE_S_MAX)
-        await _load_if_gone(instance, "job-manager")
-        njobs = await cancel_jobs(instance)
-        step(lambda: f"the end of {njobs} jobs, which were canceled", IDLE_S_MAX)
-        if njobs:
-            await _load_if_gone(instance, "resource", "sched", "job-exec")
-        async with instance.connect("start") as handle:
-            await handle.call(topics.JOB_DRAIN, {})
-
-
-async def _load_if_gone(instance: Instance, *names: str) -> None:
-    """Load the modules whose services nobody has, as far as they start."""
-    for name in names:
-        if name not in instance.supervisor and name not in instance.router.services:
-            with suppress(FluxError, ModuleNotStarted):
-                await instance.supervisor.load(name)

@@ -20,7 +20,7 @@ SHIELDS_THAT_ANOTHER_ENDS: Final = {
     ("flux_trio/transports/paced.py", "opened"): "as above",
 }
 THREADS_THAT_ARE_WAITED_FOR: Final = {
-    ("flux_trio/instance.py", "back_up"): "a backup that has begun is finished, within "
+    ("flux_trio/instance/running.py", "back_up"): "a backup that has begun is finished, within "
     "the limit of the process's end",
     ("flux_trio/services/kvs.py", "_store_in_order"): "the store is used by one thread at a time; "
     "what waits for a disk that hangs ends with the process",

@@ -10,7 +10,6 @@ futures of jobs. An error answer of the instance is a FluxError; every failure t
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from flux_trio.client.client import Client, open_client
 from flux_trio.client.errors import (
     AccessDenied,
     ClientError,
@@ -42,12 +41,13 @@ from flux_trio.client.find import (
     is_in_job,
     is_of_ours,
 )
-from flux_trio.client.jobs import Job, JobFailed, Piece, Result, command_jobspec
-from flux_trio.client.link import ClientStatistics
 
 if TYPE_CHECKING:
     from flux_trio.client.blocking import BlockingClient, BlockingJob, connect
+    from flux_trio.client.client import Client, open_client
     from flux_trio.client.executor import FluxTrioExecutor, FluxTrioFuture, ResultUnreadable
+    from flux_trio.client.jobs import Job, JobFailed, Piece, Result, command_jobspec
+    from flux_trio.client.link import ClientStatistics
 
 __all__ = [
     "BACKUP_FILE",
@@ -96,12 +96,20 @@ __all__ = [
 _HOMES: Final = {
     "BlockingClient": "blocking",
     "BlockingJob": "blocking",
+    "Client": "client",
+    "ClientStatistics": "link",
     "FluxTrioExecutor": "executor",
     "FluxTrioFuture": "executor",
+    "Job": "jobs",
+    "JobFailed": "jobs",
+    "Piece": "jobs",
+    "Result": "jobs",
     "ResultUnreadable": "executor",
+    "command_jobspec": "jobs",
     "connect": "blocking",
+    "open_client": "client",
 }
-"""The module of each name that commands do not need: it is imported when it is first used."""
+"""The module of each name that a start does not need: it is imported when it is first used."""
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import anyio
-
 from flux_trio.client.errors import AccessDenied, InstanceStarting, NoInstance
 from flux_trio.messages.address import socket_path, uri_of_socket
 from flux_trio.process.private import opener, read_private
@@ -84,6 +82,8 @@ async def await_instance(
     Waits as long as the process that starts it lives: a large state takes its time. After SLOW_S
     seconds `tell` gets a text that says so.
     """
+    import anyio
+
     tell_at = anyio.current_time() + SLOW_S
     while True:
         try:

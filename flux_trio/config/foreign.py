@@ -6,7 +6,6 @@ refuse a key that they do not know.
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Final
 
 from flux_trio.config.documented import DOCUMENTED, HARDWARE, HARDWARE_PLUGINS, Ignored, Refused
@@ -40,7 +39,9 @@ def without_foreign(raw: object) -> tuple[object, Reasons]:
 
 def unknown_key(key: object, keys: list[str], where: str) -> FormatError:
     """Return the error for a key that a table does not have; it names a similar one."""
-    close = difflib.get_close_matches(str(key), keys, n=1)
+    from difflib import get_close_matches  # only a wrong configuration needs it
+
+    close = get_close_matches(str(key), keys, n=1)
     got = Words(f'"{printable(str(key))}"; did you mean {close[0]}?') if close else key
     return FormatError(f"the keys {', '.join(keys)}", got, where)
 

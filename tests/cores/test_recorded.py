@@ -193,7 +193,7 @@ def test_what_a_constructor_raises_is_raised_as_it_is() -> None:
     [
         ["enum", "flux_trio.cli.instance.foreground:os.system", "true"],
         ["enum", "flux_trio.cores.turns:TimerFired", "true"],
-        ["object", 0, "flux_trio.instance:Path", "attributes", {}],
+        ["object", 0, "flux_trio.instance.running:Path", "attributes", {}],
         ["object", 0, "flux_trio.cores.state:CorePart", "attributes", {}],
     ],
 )

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
+from flux_trio import client
 from flux_trio.cli.instance.enclosing_flux import KEYS, read_flux_job, tell_flux, watch_flux_job
 from flux_trio.client import (
     FLUX_URI_VARIABLE,
@@ -30,9 +31,7 @@ from flux_trio.client import (
     find_instance,
     is_in_job,
     is_of_ours,
-    open_client,
 )
-from flux_trio.client.jobs import watch_eventlog
 from flux_trio.cores.exec.tasks import PATH_VARIABLE, TMPDIR_VARIABLE, TOP
 from flux_trio.formats import (
     Event,
@@ -117,10 +116,10 @@ async def _read_ours(
     environ: Mapping[str, str], jobid: int
 ) -> tuple[str, int, dict[str, str], str]:
     address = find_instance(environ)
-    async with open_client(*address) as client:
-        found = await client.call(topics.INFO_LOOKUP, {"id": jobid, "keys": list(KEYS)})
-        level = int((await client.call(topics.BROKER_INFO))["level"]) + 1
-        config = (await client.call(topics.CONFIG_GET, {"defaults": True}))["config"]
+    async with client.open_client(*address) as around:
+        found = await around.call(topics.INFO_LOOKUP, {"id": jobid, "keys": list(KEYS)})
+        level = int((await around.call(topics.BROKER_INFO))["level"]) + 1
+        config = (await around.call(topics.CONFIG_GET, {"defaults": True}))["config"]
     return address.uri, level, found, config["exec"]["kill-timeout"]
 
 
@@ -132,8 +131,8 @@ async def write_address(
     note = {"id": allocation.enclosing.jobid, "memo": {"uri": uri}}
     try:
         if is_of_ours(environ):
-            async with open_client(*find_instance(environ)) as client:
-                await client.call(topics.JOB_MEMO, note)
+            async with client.open_client(*find_instance(environ)) as around:
+                await around.call(topics.JOB_MEMO, note)
         else:
             await tell_flux(environ, topics.JOB_MEMO, note)
     except (ClientError, TransportError, FluxError) as error:
@@ -171,9 +170,11 @@ async def follow_expiration(
 async def _watch_ours(
     environ: Mapping[str, str], jobid: int
 ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    from flux_trio.client.jobs import watch_eventlog
+
     async with (
-        open_client(*find_instance(environ)) as client,
-        watch_eventlog(client, jobid) as responses,
+        client.open_client(*find_instance(environ)) as around,
+        watch_eventlog(around, jobid) as responses,
     ):
         yield responses
 

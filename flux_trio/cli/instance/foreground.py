@@ -44,14 +44,16 @@ from flux_trio.cli.terminal.config_file import read_config_file
 from flux_trio.cli.terminal.errors import CommandError, complain
 from flux_trio.client import FLUX_URI_VARIABLE, STATEDIR_VARIABLE
 from flux_trio.config import Config
-from flux_trio.embedding import Step, cancel_jobs, end_jobs
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import (
     Enclosing,
     Instance,
     ListenError,
+    Step,
     Surroundings,
+    cancel_jobs,
     durable_store,
+    end_jobs,
     open_instance,
 )
 from flux_trio.jobtap import OwnProcess, own_process, search_path
