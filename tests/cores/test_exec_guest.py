@@ -144,6 +144,16 @@ def test_the_last_events_come_with_the_end_and_the_name_is_given_back() -> None:
     assert names(actions) == [("broker.unregister", {"service": SHELL})]
 
 
+def test_in_a_kvs_where_the_namespace_is_a_view_nothing_is_linked_and_moved() -> None:
+    script = running()
+    script.errors["kvs.getroot"] = (Errno.EIO, "not now")
+    assert "kvs-namespace.job-7" in script.kvs
+    done(script)
+    assert "kvs-namespace.job-7" not in script.kvs
+    place = job_key(7, "guest")
+    assert place not in {op[1] for ops in script.commits for op in ops}
+
+
 def test_a_service_that_finds_the_job_again_adds_to_its_log() -> None:
     before = running()
     script = ExecScript(edition=CURRENT, guests=GuestSettings(), kvs=before.kvs)

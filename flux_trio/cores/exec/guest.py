@@ -16,8 +16,8 @@ For each job the kvs is asked in the order of the table GUEST_NAMESPACE:
     the root of the namespace             → put at job.<id>.guest; then the end is told
     namespace-remove job-<id>
 
-In the kvs of this project `job-<id>` is a view of job.<id>.guest: link and root are answered, and
-not stored. There the output is copied when somebody reads it, or at the end, and the job is
+In the kvs of this project `job-<id>` is a view of job.<id>.guest: there is nothing to link and to
+put there. There the output is copied when somebody reads it, or at the end, and the job is
 launched meanwhile. flux-core's job manager does not ask again for a job that is canceled while no
 service is there. So with flux-core a job is launched when its namespace is linked, by which the
 next service finds it; see `GuestSettings`.
@@ -214,8 +214,7 @@ class Guests(Part):
                 root = flux_kvs.NAMESPACE_ROOT.read(response).rootref
                 self._put(job, GuestStep.MOVE, treeobj.dirref(root))
             case GuestStep.MOVE:
-                if not self._is_view:  # there the content is at its place, come what may
-                    check(response)
+                check(response)
                 self._moved(job)
             case GuestStep.REMOVE:
                 self.states.step(job.id, _E.REMOVED)
@@ -451,11 +450,10 @@ class Guests(Part):
             return
         elif state is _S.FURNISHING:
             self.states.step(job.id, _E.WRITTEN)
-            self._put(job, GuestStep.LINK, treeobj.link(namespace_of(job.id)))
+            self._link(job)
         elif state is _S.ENDING:
             self.states.step(job.id, _E.WRITTEN)
-            asked = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(job.id)))
-            self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
+            self._move(job)
         elif state is _S.OPEN and job.phase is Phase.OVER:
             self._release(job, guest)
         elif state is _S.OPEN and job.phase is Phase.STORING:
@@ -464,6 +462,21 @@ class Guests(Part):
             self._starts.let_go(job)
         if guest.is_current:
             self._answer_readers(job, guest)
+
+    def _link(self, job: Job) -> None:
+        if self._is_view:
+            self.states.step(job.id, _E.LINKED)
+            self._changed[job.id] = None
+        else:
+            self._put(job, GuestStep.LINK, treeobj.link(namespace_of(job.id)))
+
+    def _move(self, job: Job) -> None:
+        if self._is_view:
+            self.states.step(job.id, _E.ROOT)
+            self._moved(job)
+        else:
+            asked = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(job.id)))
+            self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
 
     def _write(self, job: Job, guest: GuestNamespace) -> bool:
         """Write what waits; return whether there was anything."""
