@@ -121,8 +121,8 @@ class Line:
         self.reads_while_sending = True
         """Whether the peer reads answers while it sends; False for the owner's programs of Flux.
 
-        libflux reads nothing while a send waits for room. It is read on, so that it comes to
-        reading, until the queue of its answers is full.
+        libflux reads nothing while a send waits for room. It is read on without a pause, so that it
+        comes to reading before the queue of its answers is full.
         """
 
     async def read(self, take: Callable[[Message], None]) -> None:
@@ -142,10 +142,12 @@ class Line:
         """Pause reading until services have answered and the peer has read its messages."""
         with trio.move_on_after(PAUSE_S):
             await self.open.wait_fewer()
-        with trio.move_on_after(BEHIND_S_MAX if self.reads_while_sending else PAUSE_S) as scope:
+        if not self.reads_while_sending:
+            return
+        with trio.move_on_after(BEHIND_S_MAX) as scope:
             if self.connection.is_behind:  # rare: no checkpoint otherwise
                 await self.connection.wait_room()
-        if scope.cancelled_caught and self.reads_while_sending:
+        if scope.cancelled_caught:
             self.drop(f"it sends requests and has not read its answers for {BEHIND_S_MAX:g} s")
 
     def drop(self, reason: str) -> None:

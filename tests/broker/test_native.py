@@ -392,6 +392,20 @@ async def test_the_owner_may_read_the_answers_once_all_requests_are_sent(
     assert answers[-1].matchtag == BEHIND_MESSAGES + 3
 
 
+async def test_the_owner_is_read_without_a_pause_while_answers_wait(
+    door: Door, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A pause would hold up the send, and so the reading, of a program that uses libflux."""
+    client, began = await door.connect(), trio.current_time()
+    for matchtag in range(1, 2 * BEHIND_MESSAGES):
+        client.ask("echo.back", None, matchtag)
+    await trio.testing.wait_all_tasks_blocked()
+    client.ask("stream.note", None, 0, flags=NORESPONSE)
+    await trio.testing.wait_all_tasks_blocked()
+    assert [each.topic for each in door.heard] == ["stream.note"]
+    assert trio.current_time() == began
+
+
 async def test_a_module_tells_what_its_process_has_used(door: Door) -> None:
     client = await door.connect()
     client.ask("echo.rusage", {}, 4)
