@@ -37,6 +37,9 @@ ROUNDED_S: Final = 0.001
 _ANNOTATIONS: Final = "annotations"
 """What flux-core tells the followers of the journal beside events: no eventlog has it."""
 _EVENTLOG: Final = "eventlog"
+_END_OF_PAST: Final = -1
+"""The job id with which the journal says that a follower has been told of all that was."""
+_DISCONNECT: Final = topics.disconnect_of(topics.JOB_MANAGER)
 _NEEDED: Final = {
     topics.SCHED_ALLOC: frozenset({"priority"}),
     topics.SCHED_PRIORITIZE: frozenset({"priority"}),
@@ -92,6 +95,8 @@ class _Followed:
             if event.key not in self._seen:
                 self._remember(event)
                 yield event
+        if is_journal(each) and _payload(each).get("id") == _END_OF_PAST:
+            self._since = math.inf
 
     def _remember(self, event: Event) -> None:
         if len(self._order) == SEEN_MAX:
@@ -105,8 +110,8 @@ def with_events(messages: Iterable[Passed | Moment]) -> Iterator[Passed | Moment
 
     An event that happens is alone in its response. One with several, or without one, is of the
     past, which the journal sends to a new follower. Of these, only those count that happened while
-    nobody followed: after the job manager, or a module that was traced, had ended. What a job
-    manager stores before anybody follows it has happened by then.
+    nobody followed: after the job manager, a module that was traced, or a client of the job manager
+    had ended. What a job manager stores before anybody follows it has happened by then.
     """
     followed = _Followed()
     for each in messages:
@@ -116,6 +121,8 @@ def with_events(messages: Iterable[Passed | Moment]) -> Iterator[Passed | Moment
         elif isinstance(each, Routed):
             if is_of_manager(each, MODULE_STATUS) and _payload(each).get("status") == EXITED:
                 followed.ended(each.t, is_manager=True)
+            elif getattr(each.message, "topic", "") == _DISCONNECT:
+                followed.ended(each.t, is_manager=False)
             for event in followed.events(each):
                 yield Logged(each.t, event.jobid, event.name, event.context, event.t)
         yield each

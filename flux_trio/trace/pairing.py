@@ -215,6 +215,8 @@ class Ends:
             self._holders[str(payload.get("service"))] = sender
         if sender not in self.traced:
             return
+        if sender in self._gone.values():  # it is loaded again, and its disconnects came before
+            self._gone = {each: gone for each, gone in self._gone.items() if gone != sender}
         content = payload if isinstance(payload, dict) and topic == MODULE_STATUS else {}
         status = content.get("status")
         if status == EXITED:

@@ -142,6 +142,23 @@ def test_past_that_a_new_follower_of_the_journal_is_told_has_no_events() -> None
     assert [r.data["name"] for r in read(text) if r.data] == ["alloc"]
 
 
+def told(second: int, *events: tuple[str, float], jobid: int = 5) -> str:
+    """What the journal tells of a job, with events by name and second."""
+    found = ",".join(f'{{"timestamp": {T + t}, "name": "{name}"}}' for name, t in events)
+    head = f"{DAY}{second:02}.000 job-manager tx < job-manager.events-journal [80] success\n"
+    return f'{head}{{\n"id": {jobid},\n"events": [{found}]\n}}\n'
+
+
+def test_events_while_nobody_followed_are_those_that_the_next_follower_is_told() -> None:
+    """A follower, such as job-list, goes, and the journal tells the next one of all that was."""
+    gone = f"{DAY}05.000 job-manager rx > job-manager.disconnect [0]\n"
+    past = (("submit", 2.0), ("alloc", 4.0), ("start", 6.0))
+    text = told(2, past[0]) + told(4, past[1]) + gone + told(7, *past) + told(7, jobid=-1)
+    text += told(8, ("finish", 8.0)) + told(9, *past, ("never told", 7.5), ("finish", 8.0))
+    names = [r.data["name"] for r in read(text) if r.data]
+    assert names == ["submit", "alloc", "start", "finish"]
+
+
 def test_event_stands_before_what_the_job_manager_sent_because_of_it() -> None:
     """flux-core acts on an event first, then it tells the followers of the journal."""
     released = f'{DAY}01.000 job-manager rx < job-exec.start [9] success\n{{\n "id": 5\n}}\n'
@@ -186,6 +203,20 @@ def test_disconnect_that_the_connector_sends_is_not_of_a_module_that_has_ended()
         if isinstance(r.message, Request) and r.kind == "send" and r.peer == "kvs"
     ]
     assert senders == ["job-exec", "broker", "job-exec"]
+
+
+def test_disconnect_after_a_module_is_loaded_again_is_not_of_its_last_life() -> None:
+    """27.background.2, 32.start.30: a service that was not there has got no disconnect."""
+    asked = f"{DAY}00.500 job-manager tx > job-exec.start [0]\n"
+    gone = f"{DAY}01.000 job-manager tx > module.status [24]\n{{\n" + ' "status": 3\n}\n'
+    back = f"{DAY}02.000 job-manager tx > module.status [24]\n{{\n" + ' "status": 1\n}\n'
+    client = f"{DAY}03.000 job-exec rx > job-exec.disconnect [0]\n"
+    senders = [
+        r.message.sender
+        for r in read(asked + gone + back + client)
+        if isinstance(r.message, Request) and r.kind == "send" and r.peer == "job-exec"
+    ]
+    assert senders == ["job-manager", "broker"]
 
 
 def test_answers_of_the_kvs_are_those_of_the_requests_in_order() -> None:
