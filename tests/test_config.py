@@ -167,7 +167,7 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
         ),
         (
             'edition = "classic"\nport = = 1',
-            "site.toml: expected TOML, got Invalid value (at line 2, column 8)",
+            "site.toml: expected TOML, got broken TOML: Invalid value (at line 2, column 8)",
         ),
     ],
 )

@@ -156,7 +156,8 @@ def parse_config(
     try:
         raw = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
-        raise FormatError("TOML", Words(error), where) from None
+        got = Words(f"broken TOML: {error}")
+        raise FormatError("TOML", got, where) from None
     return read_config(raw, where, warn)
 
 

@@ -11,6 +11,8 @@ import reprlib
 
 import msgspec
 
+from flux_trio.formats.printable import printable
+
 GOT_CHARS_MAX = 80  # enough to recognise a value, and fits on one line of a log
 _INT_BITS_MAX = 256  # print the size of longer integers: Python refuses to print very long ones
 
@@ -84,7 +86,7 @@ def _show(value: object) -> Words:
     if isinstance(value, Words):
         text: str = value
     elif isinstance(value, str):
-        text = f'"{repr(value[:GOT_CHARS_MAX])[1:-1]}"'
+        text = f'"{printable(value[:GOT_CHARS_MAX])}"'
     else:
         text = _short.repr(value)
     return Words(text if len(text) <= GOT_CHARS_MAX else text[: GOT_CHARS_MAX - 3] + "...")

@@ -64,7 +64,7 @@ class Loader:
         if what in self._builtins:
             return self._builtins[what], "builtin"
         what = name_meant(what)
-        if "/" in what or what.endswith(".py"):
+        if "/" in what or what.endswith(".py") or not what.strip("."):
             self._check_there_is(Path(what))
             return load_file(Path(what)), str(Path(what).resolve())
         for entry_point in importlib.metadata.entry_points(group=GROUP, name=what):

@@ -225,7 +225,7 @@ def test_service_that_was_lost_is_asked_again_with_reattach(m: ManagerScript) ->
     m.alloc(1)
     m.alloc(2)
     m.execute(1, "start")
-    assert m.gone("job-exec") == ["log 6: execution service job-exec lost: disconnected"]
+    assert m.gone("job-exec") == ["log 6: execution service job-exec disconnected"]
     assert m.state(1) == JobState.RUN
     assert m.attach_exec()[1:] == ["job-exec.start 1 reattach", "job-exec.start 2"]
     m.execute(1, "start")

@@ -37,6 +37,7 @@ def test_at_puts_an_error_below_a_prefix(inner: str, prefix: str, where: str) ->
     ("value", "got"),
     [
         ("a\nb\x00é", '"a\\nb\\x00é"'),
+        ("'\"\\x", '"\'"\\x"'),
         (MISSING, "nothing"),
         (Words("a word"), "a word"),
         (None, "None"),

@@ -143,6 +143,9 @@ def test_error_of_syntax_in_a_file_beside_names_the_line_that_imports_it(write: 
 
 def test_path_of_a_directory_is_no_plugin(tmp_path: Path) -> None:
     assert problem(tmp_path) == f"no plugin {tmp_path}: expected a file, got a directory"
+    for what in (".", ".."):
+        with pytest.raises(PluginError, match=rf"^no plugin {re.escape(what)}: expected a file"):
+            Loader().find(what)
     with pytest.raises(PluginError, match=r"expected a file, got a directory$"):
         Loader().find(str(tmp_path))
 

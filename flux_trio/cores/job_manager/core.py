@@ -46,16 +46,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, NoteAll, TimerFired
-from flux_trio.messages import (
-    Errno,
-    Event,
-    FluxError,
-    Level,
-    Request,
-    Response,
-    respond_error,
-    topics,
-)
+from flux_trio.messages import Errno, Event, FluxError, Request, Response, respond_error, topics
 from flux_trio.protocols import (
     BLOCKED,
     AllocState,
@@ -406,7 +397,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         if request.sender == parts.scheduler.sender:
             parts.scheduler.lost("scheduler disconnected", LinkEvent.LOST)
         if request.sender == parts.exec.sender:
-            parts.exec.lost("disconnected", Level.INFO)
+            parts.exec.left()
 
     def _clock_stepped(self, by: float) -> None:
         self._outbox.clock_stepped(by)

@@ -148,7 +148,7 @@ class ExecSide(Part):
             text = f"{self.service} has {busy} start requests outstanding"
             raise FluxError(Errno.EINVAL, text)
         if busy:
-            self._part(f"{service} takes over", Level.INFO)
+            self._part(Level.INFO, f"is replaced: {service} takes over")
         self.service = service
         self.sender = request.sender
         self.silence.broken()
@@ -177,14 +177,21 @@ class ExecSide(Part):
         except FluxError as error:
             self.lost(error.text)
 
-    def lost(self, reason: str, level: Level = Level.ERR) -> None:
-        """Send no start until the next exec-hello: the service is gone or has failed."""
+    def lost(self, reason: str) -> None:
+        """Send no start until the next exec-hello: the service has failed."""
+        self._end(Level.ERR, f"lost: {reason}")
+
+    def left(self) -> None:
+        """Send no start until the next exec-hello: the service has disconnected, as at its end."""
+        self._end(Level.INFO, "disconnected")
+
+    def _end(self, level: Level, what: str) -> None:
         if service := self.service:
-            self._part(reason, level)
+            self._part(level, what)
             self._publish(service)
 
-    def _part(self, reason: str, level: Level) -> None:
-        self._ledger.send(Log(level, f"execution service {self.service} lost: {reason}"))
+    def _part(self, level: Level, what: str) -> None:
+        self._ledger.send(Log(level, f"execution service {self.service} {what}"))
         self._ledger.unsend(self.service)
         self.service = ""
         self.sender = ""
