@@ -18,19 +18,35 @@ print("let in")
 """
 
 
-def test_inside_the_native_door_is_open_and_the_exit_code_is_the_shells(tmp_path: Path) -> None:
-    script = tmp_path / "shell"
-    script.write_text(f"#!/bin/sh\n{sys.executable} -c '{ASK}' && exit 3\n")
-    script.chmod(0o700)
-    done = subprocess.run(
-        [sys.executable, "-m", "flux_trio", "shell", "-s", "2"],
-        env={**os.environ, "SHELL": str(script)},
+def shell(tmp_path: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A `flux-trio shell` whose shell is a script."""
+    file = tmp_path / "shell"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o700)
+    return subprocess.run(
+        [sys.executable, "-m", "flux_trio", "shell", *options],
+        env={**os.environ, "SHELL": str(file)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
+
+
+def test_inside_the_native_door_is_open_and_the_exit_code_is_the_shells(tmp_path: Path) -> None:
+    done = shell(tmp_path, f"{sys.executable} -c '{ASK}' && exit 3", "-s", "2")
     assert (done.returncode, done.stdout) == (3, "let in\n"), done.stderr
+
+
+def test_a_named_directory_keeps_the_jobs_for_the_next_shell(tmp_path: Path) -> None:
+    kept = ("--statedir", str(tmp_path / "state"))
+    flux_trio = f"{sys.executable} -m flux_trio"
+    first = shell(tmp_path, f"{flux_trio} submit --urgency=hold true", *kept)
+    assert first.returncode == 0, first.stderr
+    jobid = first.stdout.strip()
+    ends = f"{flux_trio} jobs -no '{{state}}' {jobid} && {flux_trio} cancel {jobid}"
+    done = shell(tmp_path, ends, *kept)
+    assert (done.returncode, done.stdout) == (0, "SCHED\n"), done.stderr
 
 
 def test_what_runs_inside_finds_the_native_door_if_there_is_one() -> None:
