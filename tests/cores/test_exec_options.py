@@ -252,6 +252,21 @@ def test_files_travel_to_the_jobs_directory() -> None:
     assert start.tasks[0].argv == ["/s/shell/tmp/7/script"]
 
 
+def test_program_of_a_broker_is_quoted_for_its_shell_where_the_path_has_blanks() -> None:
+    option, script = "-c{{tmpdir}}/conf.json", "{{tmpdir}}/script"
+    for tmpdir, quoted in (("/s/7", "/s/7"), ("/a b/7", "'/a b/7'")):
+
+        def argv(*words: str, base: str = tmpdir.removesuffix("/7")) -> list[str]:
+            return started_with({"FLUX_JOB_TMPDIR": base}, {}, *words).tasks[0].argv
+
+        conf, plain = f"-c{tmpdir}/conf.json", f"{tmpdir}/script"
+        broker = ["flux", "broker"]
+        assert argv(*broker, option, script) == [*broker, conf, f"{quoted}/script"]
+        assert argv(*broker, option, script, "{{size}}") == [*broker, conf, plain, "1"]
+        assert argv(*broker, "cat", script) == [*broker, "cat", plain]
+        assert argv(script) == [plain]
+
+
 @pytest.mark.parametrize(
     "files",
     [

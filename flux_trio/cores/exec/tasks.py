@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -235,6 +236,7 @@ PATH_VARIABLE: Final = "FLUX_JOB_ID_PATH"
 TOP: Final = "/"  # the path of an instance that is in no job
 FORCE_ASCII: Final = "FLUX_F58_FORCE_ASCII"  # a variable of a job that asks for ids in ASCII
 ENV_EXPAND: Final = "system.shell.options.env-expand"
+_TMPDIR: Final = "{{tmpdir}}"
 
 FILLED_CHARS_MAX: Final = 16 << 20
 """Characters of all tasks of a job together in what has tags: each task has its own copy."""
@@ -361,6 +363,19 @@ def _of_task(place: Placement, host: str) -> dict[str, str]:
     }
 
 
+def for_broker(command: list[str], tmpdir: str) -> list[str]:
+    """Return `command`; if it is flux-core's broker, its program in `tmpdir` is quoted.
+
+    The broker gives a program without arguments to a shell as it is (flux batch:
+    {{tmpdir}}/script), and a path may have blanks.
+    """
+    *before, last = command
+    is_brokers = before[:2] == ["flux", "broker"] and all(word[:1] == "-" for word in before[2:])
+    if not (is_brokers and tmpdir and last.startswith(_TMPDIR)):
+        return command
+    return [*before, last.replace(_TMPDIR, shlex.quote(tmpdir))]
+
+
 class _Templates:
     """The parts of a jobspec that may have tags; false if there are no tags."""
 
@@ -369,7 +384,7 @@ class _Templates:
         self._tmpdir = tmpdir  # "" if the job has none
         self._files = redirects_of(jobspec)
         command = list(jobspec.tasks[0].command)
-        self._command = command if any(map(has_tags, command)) else []
+        self._command = for_broker(command, tmpdir) if any(map(has_tags, command)) else []
         expand = jobspec.attribute(ENV_EXPAND)
         self._environment = expand if isinstance(expand, dict) else {}
 
