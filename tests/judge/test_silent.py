@@ -12,6 +12,7 @@ from tests.support import recorded
 from tests.support.recorded import RecordingJson, messages, recording
 
 DONE = "invariant.done-as-answered"
+TOLD = "invariant.expirations-told"
 
 
 def nothing_is_acquired(told: RecordingJson) -> None:
@@ -91,6 +92,34 @@ def an_epilog_goes_on_when_its_job_is_freed(told: RecordingJson) -> None:
     job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "epilog-finish"]
 
 
+def an_update_is_not_logged(told: RecordingJson) -> None:
+    """It is of a pending job, and answered with success."""
+    job = told["jobs"][1]
+    job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "jobspec-update"]
+
+
+def no_end_moves_and_nobody_is_asked(told: RecordingJson) -> None:
+    """The update of a running job's duration is answered with success."""
+    job = told["jobs"][0]
+    job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "resource-update"]
+    of_job = [each for each in told["messages"] if each.get("payload", {}).get("id") == job["id"]]
+    (asked,) = [each for each in of_job if each["topic"] == "sched.expiration"]
+    at = told["messages"].index(asked)
+    told["messages"][at : at + 2] = []
+
+
+def the_service_is_told_another_end(told: RecordingJson) -> None:
+    messages(told, "job-exec.expiration", "request")[0]["payload"]["expiration"] += 100
+
+
+def the_service_is_not_told_of_an_end(told: RecordingJson) -> None:
+    """Of the first job whose end moves; that such requests are sent, another one shows before."""
+    found, last = told["messages"], messages(told, "job-exec.expiration", "request")[1]
+    found.remove(messages(told, "job-exec.expiration", "request")[0])
+    (start, *_) = messages(told, "job-exec.start", "request")
+    found.insert(found.index(start), {**last, "t_rel": start["t_rel"]})
+
+
 @pytest.mark.parametrize(
     ("number", "change", "clause", "party"),
     [
@@ -106,6 +135,10 @@ def an_epilog_goes_on_when_its_job_is_freed(told: RecordingJson) -> None:
         ("01", a_valid_ready_is_refused, "27.ready.11", topics.JOB_MANAGER),
         ("09", nobody_is_told_of_an_urgency, DONE, topics.JOB_MANAGER),
         ("09", another_urgency_is_logged, "21.events.20", topics.JOB_MANAGER),
+        ("40", an_update_is_not_logged, DONE, topics.JOB_MANAGER),
+        ("40", no_end_moves_and_nobody_is_asked, DONE, topics.JOB_MANAGER),
+        ("40", the_service_is_told_another_end, TOLD, topics.JOB_MANAGER),
+        ("40", the_service_is_not_told_of_an_end, TOLD, topics.JOB_MANAGER),
         ("19", the_error_comes_twice, "6.request.1", "bad-sched"),
         ("28", the_error_comes_twice, "6.request.1", "client"),
         ("39", an_epilog_goes_on_when_its_job_is_freed, "21.events.25", topics.JOB_MANAGER),

@@ -64,6 +64,12 @@ class Tables:
         """Whether no user may use a queue."""
         return queue in self._closed
 
+    def users(self, queue: str) -> tuple[Any, ...] | None:
+        """Return the names of all who may use a queue; None if groups may, or everybody."""
+        users = self.value(queue, "access", "allow-user")
+        groups = self.value(queue, "access", "allow-group")
+        return tuple(users) if isinstance(users, list) and not groups else None
+
     def _lists_nobody(self, queue: str) -> bool:
         users = self.value(queue, "access", "allow-user")
         groups = self.value(queue, "access", "allow-group")

@@ -1,7 +1,8 @@
 """What a service has answered is what the eventlogs have: an invariant, which no clause states.
 
-A submitter is told the id of the job that was made of his request, and nobody else's; an exception
-or an urgency whose request was answered with success is logged.
+A submitter is told the id of the job that was made of his request, and nobody else's; an exception,
+an urgency or an update whose request was answered with success is logged, the update of a running
+job's duration as a new expiration, too.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from flux_trio.judge.views.eventlogs import LOG
 from flux_trio.judge.views.jobs import LIFE, submitted
 from flux_trio.judge.views.user_requests import (
     ASKED,
+    EVENTS,
     INGEST_DISCONNECT,
     LEFT,
-    RAISE,
     SUBMIT,
     URGENCIES,
     URGENCY,
@@ -112,12 +113,10 @@ def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
     asked: OpenRequest | None = seen.at(ASKED, rpc(record))
     if asked is None or errnum(record):
         return []
-    if topic_of(record) == RAISE:
-        return [] if asked.is_done else [(("exception", asked.jobid), True)]
-    if topic_of(record) == URGENCY:
-        had = seen.at(URGENCIES, asked.jobid)
-        is_same = had in (None, asked.urgency)
-        return [] if asked.is_done or is_same else [(("urgency", asked.jobid), True)]
+    if topic_of(record) == URGENCY and seen.at(URGENCIES, asked.jobid) in (None, asked.urgency):
+        return []
+    if topic_of(record) != SUBMIT:
+        return [((name, asked.jobid), True) for name in asked.events]
     jobid = job_id(record)
     is_there = any(seen.at(each, jobid) is not None for each in (LIFE, LOG, UNTOLD))
     return [] if is_there else [(("submit", jobid), True)]
@@ -125,8 +124,8 @@ def _promised(record: Record, seen: Seen) -> Iterable[tuple[Key, bool]]:
 
 PROMISED: Final = view(
     "promised",
-    sent("response", SUBMIT, RAISE, URGENCY),
-    while_live(OWN, logged("submit", "validate", "exception", "urgency")),
+    sent("response", SUBMIT, *dict.fromkeys(EVENTS.values())),
+    while_live(OWN, logged("submit", "validate", *EVENTS)),
     parts=_promised,
     fold=lambda _n, is_new, record, _seen: record.n if is_new else None,
     state=Place,
@@ -137,7 +136,7 @@ PROMISED: Final = view(
 
 def _owed(seen: Seen) -> Iterable[Broken]:
     for (name, jobid), n in seen.all(PROMISED).items():
-        topic = {"submit": SUBMIT, "exception": RAISE}.get(name, URGENCY)
+        topic = EVENTS.get(name, SUBMIT)
         party = topics.JOB_INGEST if name == "submit" else ""
         text = f"job {jobid}: {topic} was answered with success, and no {name} event is logged"
         yield Broken(text, (n,), party=party or seen.facts.manager, job=jobid)
@@ -150,7 +149,7 @@ def _owed(seen: Seen) -> Iterable[Broken]:
 @RULES.judge(
     "invariant.done-as-answered",
     sent("response", SUBMIT),
-    logged("exception", "urgency"),
+    logged(*EVENTS),
     views=[ASKED, PROMISED, UNTOLD],
     debts=_owed,
 )

@@ -1,6 +1,7 @@
 """What guests may not ask for: an invariant, which no clause states.
 
-Only traces that show the roles of senders tell guests from the owner.
+Only traces that show the roles of senders tell guests from the owner. Whether a guest may be there
+(`[access]`) no trace shows: a guest may have come with a token, or from within the program.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """RFC 33: which jobs a queue accepts, by the configuration in the trace.
 
 Judged when the job manager accepts or refuses a job. Users and groups have names in the
-configuration and numbers in the trace, so that of the access policy only a queue is judged that
-nobody may use. Left out: a job while a new configuration is on its way to the job manager.
+configuration and numbers in the trace, so that of the access policy a queue is judged that nobody
+may use, one that takes jobs of more users than it names, and jobs of userid 0, whose name is known.
+Left out: a job while a new configuration is on its way to the job manager.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from flux_trio.judge.checks.jobspecs import system, totals
 from flux_trio.judge.checks.queue_tables import ANONYMOUS, NO_LIMITS, Tables
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import job_id, logged, name_of, while_live
-from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.queues import (
@@ -125,14 +126,74 @@ def _too_long(job: Decided, limit: float) -> str:
     return f"asks for {asked}, and the limit is {limit:g} s"
 
 
-def _nobody_may(job: Decided) -> str:
-    is_closed = job.tables.is_closed(job.queue)
-    return f"queue {job.queue or '(anonymous)'} lists nobody who may use it" if is_closed else ""
-
-
 _refused("33.validation.1", _no_such_queue)
 _refused("33.validation.2", _beyond_limits)
-_refused("33.validation.3", _nobody_may)
+
+
+# --- users
+
+
+class Admitted(NamedTuple):
+    """The users whose jobs a queue has taken under a configuration, in the order of userids."""
+
+    configured: Place
+    userids: tuple[int, ...] = ()
+
+
+def _admitted(record: Record, seen: Seen) -> Iterable[tuple[str, tuple[int, int]]]:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is not None and life.userid >= 0:
+        for job in _decided(record, seen):
+            if job.tables.users(job.queue) is not None:
+                yield job.queue, (job.n, life.userid)
+
+
+def _fold_admitted(
+    had: Admitted | None, part: tuple[int, int], _record: Record, _seen: Seen
+) -> Admitted:
+    n, userid = part
+    if had is None or had.configured != n:
+        had = Admitted(n)
+    return Admitted(n, tuple(sorted({*had.userids, userid})))
+
+
+ADMITTED: Final = view(
+    "admitted",
+    logged("validate"),
+    parts=_admitted,
+    fold=_fold_admitted,
+    reads=(CONFIGURED, *SUBMITTED, LIFE),
+)
+"""By queue that only some users may use: the `Admitted`."""
+
+
+@RULES.judge("33.validation.3", DECIDED, views=(ADMITTED, CONFIGURED, LIFE, *SUBMITTED))
+def only_its_users_may_use_a_queue(record: Record, seen: Seen) -> Finding:
+    for job in _decided(record, seen):
+        problem = _no_user(record, job, seen)
+        if problem and job.accepted:
+            what = f"job {job.jobid}: queue {job.queue or '(anonymous)'} {problem}"
+            return Broken(f"{what}: expected it to be refused", (job.n,))
+        if problem:
+            return True
+    return None
+
+
+def _no_user(record: Record, job: Decided, seen: Seen) -> str:
+    """Return why its user may not use the queue, where the trace can tell; "" otherwise."""
+    if job.tables.is_closed(job.queue):
+        return "lists nobody who may use it"
+    names, life = job.tables.users(job.queue), seen.at(LIFE, job_id(record))
+    if names is None or life is None or life.userid < 0:
+        return ""
+    if life.userid == 0 and "root" not in names:
+        return f"is for {', '.join(map(str, names))}, and not for userid 0"
+    had: Admitted | None = seen.at(ADMITTED, job.queue)
+    before = had.userids if had is not None and had.configured == job.n else ()
+    if len({*before, life.userid}) <= len(names) or not job.accepted:
+        return ""
+    users = ", ".join(map(str, (*before, life.userid)))
+    return f"is for {len(names)} users, and has taken jobs of userids {users}"
 
 
 # --- queues that are disabled

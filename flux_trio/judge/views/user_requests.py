@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from flux_trio.judge.checks.shapes import part
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
@@ -19,12 +20,21 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Key, Place, Seen, view
-from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.messages import Request, topics
 from flux_trio.messages.types import USERID_UNKNOWN
 from flux_trio.trace import Record
 
 SUBMIT, RAISE, URGENCY = topics.INGEST_SUBMIT, topics.JOB_RAISE, topics.JOB_URGENCY
+UPDATE: Final = topics.JOB_UPDATE
+DURATION: Final = "attributes.system.duration"
+EVENTS: Final = {
+    "exception": RAISE,
+    "urgency": URGENCY,
+    "jobspec-update": UPDATE,
+    "resource-update": UPDATE,
+}
+"""The events that requests about a job ask for, with the topic of these requests."""
 INGEST_DISCONNECT: Final = topics.disconnect_of(topics.JOB_INGEST)
 
 LEFT: Final = view(
@@ -47,19 +57,24 @@ class OpenRequest(NamedTuple):
 
     n: Place
     jobid: int | None
-    """The job that gets an exception or an urgency."""
-    is_done: bool = False
-    """Whether the job has got it."""
+    """The job that gets an exception, an urgency or an update."""
+    events: tuple[str, ...] = ()
+    """The events of it that are not logged yet."""
     sender: str = ""
     userid: int = USERID_UNKNOWN
     urgency: Any = None
     flags: Any = None
     is_of_guest: bool = False
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was asked for is logged."""
+        return not self.events
+
 
 def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
     if record.kind == EVENT:
-        topic = RAISE if name_of(record) == "exception" else URGENCY
+        topic = EVENTS[str(name_of(record))]
         return [(key, None) for key, _ in asked_for(seen, topic, job_id(record))]
     found = rpc(record)
     if found is None:
@@ -73,26 +88,38 @@ def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
 
 
 def _fold_asked(
-    had: OpenRequest | None, _part: None, record: Record, _seen: Seen
+    had: OpenRequest | None, _part: None, record: Record, seen: Seen
 ) -> OpenRequest | None:
     if record.kind == EVENT:
-        return None if had is None else had._replace(is_done=True)
+        name = name_of(record)
+        left = () if had is None else tuple([each for each in had.events if each != name])
+        return None if had is None else had._replace(events=left)
     if not isinstance(record.message, Request):
         return None
     found, jobid = record.message, None if topic_of(record) == SUBMIT else job_id(record)
     urgency, flags = payload(record).get("urgency"), payload(record).get("flags")
     whose = found.sender, found.userid
-    return OpenRequest(record.n, jobid, False, *whose, urgency, flags, found.is_of_guest)
+    events = tuple([name for name, topic in EVENTS.items() if topic == topic_of(record)])
+    if topic_of(record) == UPDATE and not _moves_the_end(record, jobid, seen):
+        events = events[:1]
+    return OpenRequest(record.n, jobid, events, *whose, urgency, flags, found.is_of_guest)
+
+
+def _moves_the_end(record: Record, jobid: int | None, seen: Seen) -> bool:
+    """Whether an update changes the expiration of a job: it is of the duration, and it runs."""
+    life: Life | None = seen.at(LIFE, jobid)
+    is_running = life is not None and life.state == RUN
+    return is_running and DURATION in part(payload(record), "updates", dict)
 
 
 ASKED: Final = view(
     "asked for",
-    received("request", SUBMIT, RAISE, URGENCY),
-    sent("response", SUBMIT, RAISE, URGENCY),
-    while_live(OWN, logged("exception", "urgency")),
+    received("request", SUBMIT, *dict.fromkeys(EVENTS.values())),
+    sent("response", SUBMIT, *dict.fromkeys(EVENTS.values())),
+    while_live(OWN, logged(*EVENTS)),
     parts=_asked,
     fold=_fold_asked,
-    reads=(LEFT,),
+    reads=(LEFT, LIFE),
 )
 """The open requests (`OpenRequest`), by RPC."""
 

@@ -10,6 +10,7 @@ from tests.judge.planted.rfc27_criteria import text_of_r
 from tests.support.judged import (
     REMOVED,
     Trace,
+    cut_before,
     drop,
     duplicate,
     edit,
@@ -17,6 +18,7 @@ from tests.support.judged import (
     edit_payload,
     edit_r,
     find,
+    find_all,
     find_event,
     find_note,
     insert,
@@ -75,6 +77,28 @@ def a_submission_is_refused_and_its_job_runs(trace: Trace) -> Trace:
 @PLANTED.violation("invariant.done-as-answered", "everyday")
 def an_urgency_is_answered_and_never_logged(trace: Trace) -> Trace:
     return drop(trace, find_event(trace, "urgency"))
+
+
+@PLANTED.violation("invariant.done-as-answered", "expiring")
+def an_update_is_answered_and_never_logged(trace: Trace) -> Trace:
+    return drop(trace, find_event(trace, "jobspec-update"))
+
+
+@PLANTED.violation("invariant.done-as-answered", "expiring")
+def an_update_does_not_move_the_end_of_a_running_job(trace: Trace) -> Trace:
+    """The scheduler is not asked, either."""
+    asked, answered = (
+        find(trace, topics.SCHED_EXPIRATION, type_) for type_ in ("request", "response")
+    )
+    return drop(trace, asked, answered, find_event(trace, "resource-update"))
+
+
+@PLANTED.violation("invariant.expirations-told", "expiring")
+def the_execution_service_does_not_hear_of_a_new_end(trace: Trace) -> Trace:
+    """The trace ends while the job runs."""
+    update = find_event(trace, "resource-update")
+    told = find_all(trace, topics.JOB_JOURNAL, "response", peer=topics.JOB_EXEC)
+    return cut_before(trace, next(each for each in told if each.n > update.n))
 
 
 @PLANTED.violation("invariant.guests-as-allowed", "guests")

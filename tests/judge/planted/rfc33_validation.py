@@ -17,6 +17,7 @@ from tests.support.judged import (
     find,
     find_all,
     find_event,
+    find_note,
     move,
 )
 from tests.support.planted import Planted
@@ -119,6 +120,33 @@ def a_job_of_too_few_nodes_is_taken(trace: Trace) -> Trace:
 @PLANTED.violation("33.validation.3", "several_queues", cut=True)
 def a_queue_that_is_open_to_nobody_takes_a_job(trace: Trace) -> Trace:
     return taken(trace, CLOSED)
+
+
+def of_user(trace: Trace, nth: int, userid: int) -> Trace:
+    """A job is another user's."""
+    submit = [r for r in trace if r.kind == "event" and r.data["name"] == "submit"][nth]
+    return edit_note(trace, submit, context={**submit.data["context"], "userid": userid})
+
+
+def for_users(trace: Trace, *names: str) -> Trace:
+    """The queue debug is for these users from the beginning."""
+    config = find_note(trace, "config")
+    queues = config.data["queues"]
+    access = {"allow-user": list(names)}
+    debug = {**queues["debug"], "policy": {**queues["debug"]["policy"], "access": access}}
+    return edit_note(trace, config, queues={**queues, "debug": debug})
+
+
+@PLANTED.violation("33.validation.3", "several_queues", cut=True)
+def a_queue_of_one_user_takes_jobs_of_two(trace: Trace) -> Trace:
+    trace = for_users(trace, "alice")
+    return of_user(trace, WAITS, 1001)[: validated(trace, WAITS).n]
+
+
+@PLANTED.violation("33.validation.3", "several_queues", cut=True)
+def a_queue_of_others_takes_a_job_of_root(trace: Trace) -> Trace:
+    trace = for_users(trace, "alice", "bob")
+    return of_user(trace, WAITS, 0)[: validated(trace, WAITS).n]
 
 
 @PLANTED.violation("33.admin.3", "several_queues", cut=True)
