@@ -78,17 +78,22 @@ class Chooser(Part):
         self, listing: Listing, found: list[Listed], wanted: int, looks: int
     ) -> bool:
         """Add candidates to `found`; return False if further jobs are not known yet."""
-        jobs, are_all = self._finished.before(listing.place, looks)
         since = ended_at(listing.wanted.since)
-        for job in jobs:
-            if job.usec <= since:
-                listing.is_over = True
-                return True
-            listing.place = (job.usec, job.id)
-            is_elsewhere = job.id in listing.arrived or job.id in self._records.jobs
-            if not is_elsewhere and listing.may_want(job):
-                found.append(job)
-                if len(found) == wanted:
+        while looks:
+            asked = min(looks, wanted)  # mostly all of them are found
+            jobs, are_all = self._finished.before(listing.place, asked)
+            for job in jobs:
+                if job.usec <= since:
+                    listing.is_over = True
                     return True
-        listing.is_over = are_all
-        return are_all or len(jobs) == looks
+                listing.place = (job.usec, job.id)
+                is_elsewhere = job.id in listing.arrived or job.id in self._records.jobs
+                if not is_elsewhere and listing.may_want(job):
+                    found.append(job)
+                    if len(found) == wanted:
+                        return True
+            looks -= len(jobs)
+            if are_all or len(jobs) < asked:
+                listing.is_over = are_all
+                return are_all
+        return True
