@@ -52,11 +52,12 @@ class LookupAt(msgspec.Struct, frozen=True):
     `rootdir` is the treeobj of a root, in place of a namespace.
     """
 
-    key: KvsKey
-    flags: int
-    namespace: str | None = None
+    key: KvsKey  # names with dots between; "." is all of the namespace
+    flags: int  # 1, 2, 16: a directory, a link, as stored; of a watch also 4, 8, 64 to 1024
+    namespace: str | None = None  # primary, or of a job
+    # in place of a namespace: a directory, of what is stored now; snapshots are refused
     rootdir: JsonObject | None = None
-    rootseq: int | None = None
+    rootseq: int | None = None  # has no meaning
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -85,9 +86,9 @@ class Operation(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     """The kvs.commit request."""
 
-    namespace: str
-    flags: int
-    ops: list[Operation]
+    namespace: str  # primary, or of a job
+    flags: int  # have no meaning: each commit is made by itself
+    ops: list[Operation]  # each puts, appends to (flags 32) or unlinks (dirent null) a key
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -98,9 +99,16 @@ class Root(msgspec.Struct, frozen=True):
 
 
 class Namespace(msgspec.Struct, frozen=True):
-    """The kvs.getroot and kvs.namespace-remove requests."""
+    """The kvs.namespace-remove request."""
 
-    namespace: str
+    namespace: str  # another than primary
+
+
+class GetRoot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The kvs.getroot request."""
+
+    namespace: str  # primary, or another
+    flags: int = 0  # have no meaning
 
 
 class NamespaceRoot(msgspec.Struct, frozen=True):
@@ -116,17 +124,17 @@ class NamespaceRoot(msgspec.Struct, frozen=True):
 class WaitVersion(msgspec.Struct, frozen=True):
     """The kvs.wait-version request."""
 
-    rootseq: int
-    namespace: str
+    rootseq: int  # it is answered when there have been so many commits
+    namespace: str  # primary, or another
 
 
 class NamespaceCreate(msgspec.Struct, frozen=True):
     """The kvs.namespace-create request; -1, or 2**32 - 1, is the owner of the instance."""
 
-    namespace: str
-    rootref: str
-    owner: UserId
-    flags: int
+    namespace: str  # the new one
+    rootref: str  # of an empty directory: snapshots are not kept
+    owner: UserId  # who may read and write it, besides the owner of the instance
+    flags: int  # are told by namespace-list
 
 
 class StoredNamespace(msgspec.Struct):
@@ -232,6 +240,7 @@ FOUND_PLUS: Final = codec(FoundPlus)
 COMMIT: Final = codec(Commit)
 ROOT: Final = codec(Root)
 NAMESPACE: Final = codec(Namespace)
+GET_ROOT: Final = codec(GetRoot)
 NAMESPACE_ROOT: Final = codec(NamespaceRoot)
 WAIT_VERSION: Final = codec(WaitVersion)
 NAMESPACE_CREATE: Final = codec(NamespaceCreate)

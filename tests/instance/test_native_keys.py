@@ -76,7 +76,6 @@ def is_left_out(topic: str) -> bool:
     )
 
 
-KVS = ("kvs", "kvs-watch")  # in `tests/services`
 RAW = ("log.append",)  # a line of text
 OF_LIBFLUX = ("disconnect",)
 
@@ -85,9 +84,7 @@ def asked_here() -> list[Captured]:
     return [
         each
         for each in captured()
-        if each.topic.partition(".")[0] not in KVS
-        and each.topic not in RAW
-        and each.topic.rpartition(".")[2] not in OF_LIBFLUX
+        if each.topic not in RAW and each.topic.rpartition(".")[2] not in OF_LIBFLUX
     ]
 
 

@@ -475,7 +475,7 @@ class Guests(Part):
             self.states.step(job.id, _E.ROOT)
             self._moved(job)
         else:
-            asked = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(job.id)))
+            asked = flux_kvs.GET_ROOT.write(flux_kvs.GetRoot(namespace_of(job.id)))
             self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
 
     def _write(self, job: Job, guest: GuestNamespace) -> bool:

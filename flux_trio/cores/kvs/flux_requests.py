@@ -130,7 +130,7 @@ class FluxRequests(Part):
 
     def getroot(self, request: Request) -> None:
         """kvs.getroot: answer with the root of a namespace."""
-        name = flux_kvs.NAMESPACE.read(request).namespace
+        name = flux_kvs.GET_ROOT.read(request).namespace
         found = self._namespaces.of(name, request)
         root = self._namespaces.root(name)
         answer = flux_kvs.NamespaceRoot(found.owner, root.rootseq, root.rootref, found.flags, name)
