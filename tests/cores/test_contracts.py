@@ -41,6 +41,9 @@ JSON: Final = {
     "protocols.hooks:HookAnswer.resource_set",
     "protocols.hooks:HookAnswer.updates",
     "config.tables:PluginDirective.conf",
+    "config.parsing:Config.fluxion_feasibility",
+    "config.parsing:Config.fluxion_qmanager",
+    "config.parsing:Config.fluxion_resource",
     "config.policy:PolicyTable.scheduler",
     "config.policy:QueueTable.requires",
 }

@@ -143,11 +143,22 @@ def test_urgencies_0_and_31_override_the_plugin(urgency: int, priority: int) -> 
 def test_urgency_that_changes_while_the_plugin_thinks_is_asked_about_again() -> None:
     m = manager(PRIORITIZE)
     m.submit(1)
-    m.urgency(1, 20)
-    assert m.answer(PRIORITIZE, priority=5) == ["ask job.state.priority 1"]
+    assert m.urgency(1, 20) == []
+    told = "job-manager.urgency -> {'old_urgency': 16}"
+    assert m.answer(PRIORITIZE, priority=5) == ["ask job.state.priority 1", told]
     assert m.asked[PRIORITIZE].job.urgency == 20
     assert m.answer(PRIORITIZE, priority=6) == ["sched.alloc 1"]
     assert m.names(1)[-2:] == ["urgency", "priority"]
+
+
+def test_urgency_that_waits_is_refused_when_the_job_has_ended_meanwhile() -> None:
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    assert m.urgency(1, 20) == []
+    failed = ("exception", {"type": "limit", "severity": 0, "note": "", "userid": 1000})
+    refused = m.answer(PRIORITIZE, [failed], priority=5)[-1]
+    assert refused.startswith("job-manager.urgency -> EINVAL cannot post urgency")
+    assert "urgency" not in m.names(1)
 
 
 def test_urgency_31_needs_no_plugin() -> None:

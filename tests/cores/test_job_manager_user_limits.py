@@ -328,8 +328,10 @@ def test_memos_that_wait_for_a_hook_are_counted_too() -> None:
     m.plugins.waiting.add("job.state.depend")
     m.submit(2, userid=GUEST_USERID)
     assert "job.state.depend" in m.plugins.asked
-    asked = [ask(m, topics.JOB_MEMO, id=2, memo={key: "x" * 900}) for key in "abc"]
-    assert [errnum for errnum, _ in asked] == [0, 0, Errno.ENOSPC]
+    memos = [asked_by_guest(topics.JOB_MEMO, {"id": 2, "memo": {key: "x" * 900}}) for key in "abc"]
+    assert m.put(*memos[:2]) == []
+    assert answer(m, memos[2])[0] == Errno.ENOSPC
+    assert len([each for each in m.answer("job.state.depend") if "memo" in each]) == 2
     assert [ask(m, topics.JOB_MEMO, memo={key: "x" * 900})[0] for key in "ab"] == [0, Errno.ENOSPC]
 
 

@@ -260,8 +260,8 @@ class Continuations:
         match deferred:
             case Answered(then, answer):
                 self.answered(job, then, answer)
-            case LogEvent(name, context):
-                parts.hooks.log_deferred(job, name, context)
+            case LogEvent():
+                parts.hooks.log_deferred(job, deferred)
             case Operate(operation):
                 parts.hooks.operate(job, operation)
             case AskState(previous):

@@ -14,7 +14,7 @@ import msgspec
 from flux_trio.config import Config
 from flux_trio.formats import Event, ResourceSet
 from flux_trio.formats.meanings import JobId, Json, Meaning, Time
-from flux_trio.messages import Request
+from flux_trio.messages import Request, Response
 from flux_trio.protocols import DependencyAsked, HookAnswer, JobState, Operation
 
 # --- the hooks by which a job is presented to plugins, one after another
@@ -132,10 +132,11 @@ ConfigurationThen: TypeAlias = Configured | ConfiguredAgain
 
 
 class LogEvent(msgspec.Struct, frozen=True):
-    """Log an event of the job."""
+    """Log an event of the job, and send `answer` to who asked for it."""
 
     name: str
     context: dict[str, Json] | None
+    answer: Response | None = None
 
 
 class Answered(msgspec.Struct, frozen=True):

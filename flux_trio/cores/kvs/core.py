@@ -413,12 +413,11 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                 self._namespaces_read(answer)
             case Fetched():
                 work, self._round = self._expect_round(), None
-                first = deque(self._answers.fetched(work, answer))
-                while self._room.held.reason and first and isinstance(first[0], Commit):
-                    commit = first.popleft()
-                    assert isinstance(commit, Commit)
-                    self._room.held.keep(commit)
-                self._queue.extendleft(reversed(first))
+                for each in reversed(self._answers.fetched(work, answer)):
+                    if self._room.held.reason and isinstance(each, Commit):
+                        self._room.held.keep_first(each)
+                    else:
+                        self._queue.appendleft(each)
             case BackedUp():
                 self._backups.made(answer)
 

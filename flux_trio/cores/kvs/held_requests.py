@@ -251,12 +251,20 @@ class Held:
     def put_back(self, work: Round, commits: list[Commit]) -> None:
         """Keep the `commits` that `work` could not store, before all others.
 
-        The reads of `work` that must see one of them are postponed.
+        The reads of `work` that must see one of them are postponed, and those for a commit, which
+        comes after them.
         """
         for commit in commits:
             self._count(commit)
-        work.postponed = [read for read in work.reads if self.concerns(read)]
+        work.postponed = [
+            read for read in work.reads if isinstance(read, FactsRead) or self.concerns(read)
+        ]
         self.queue.extendleft(reversed([*commits, *work.postponed]))
+
+    def keep_first(self, commit: Commit) -> None:
+        """Keep a commit whose read was held before all that is here."""
+        self.queue.appendleft(commit)
+        self._count(commit)
 
     def keep(self, commit: Commit) -> None:
         """Keep a commit that was under way when the disk filled."""

@@ -29,7 +29,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, Trait, view
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
-from flux_trio.judge.views.traits import says
+from flux_trio.judge.views.traits import UNREADABLE, says
 from flux_trio.messages import Errno, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
 
@@ -83,8 +83,8 @@ class Link(Live, frozen=True, gc=False):
     """The scheduler received an error in answer to sched-ready. ENOSYS does not count: nobody was
     there to answer, as for hello."""
     lost: Place = 0
-    """The job manager received the scheduler's disconnect, an error in answer to alloc or free, or
-    a hello; or the job manager ended itself."""
+    """The job manager received the scheduler's disconnect, an error in answer to alloc or free, an
+    answer that it cannot read, or a hello; or the job manager ended itself."""
     fatal: Place = 0
     """The job manager received an error in answer to alloc or free; 0 again after the next answer
     to sched-ready."""
@@ -142,6 +142,8 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
         case (topics.SCHED_ALLOC | topics.SCHED_FREE) as topic, True if error:
             n = record.n
             return link.but(lost=n, fatal=n, fatal_topic=topic, fatal_errnum=error)
+        case topics.SCHED_ALLOC, True:
+            return link.but(lost=record.n)  # nobody can read it
     return link
 
 
@@ -153,7 +155,8 @@ LINK: Final = view(
     received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
     sent("response", topics.SCHED_HELLO, topics.SCHED_READY),
     received("response", topics.SCHED_HELLO, topics.SCHED_READY),
-    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
+    received("response", topics.SCHED_ALLOC, mark=UNREADABLE),
+    received("response", topics.SCHED_FREE, mark=ERROR),
     key=no_key,
     fold=_fold_link,
 )

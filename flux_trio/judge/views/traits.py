@@ -33,6 +33,10 @@ TYPE: Final = Trait(
 )
 
 
+UNREADABLE: Final = Mark(TYPE, lambda found: found is None)
+"""The selectors of responses without a known type, such as errors."""
+
+
 def says(type_: int | str) -> Mark:
     """Return the selectors of successful responses of this type."""
     return Mark(TYPE, lambda found: found == type_)

@@ -9,6 +9,7 @@ from flux_trio.judge.checks.shapes import part
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
+    errnum,
     job_id,
     logged,
     name_of,
@@ -20,8 +21,13 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Key, Place, Seen, view
+<<<<<<< Updated upstream
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.messages import Request, topics
+=======
+from flux_trio.judge.views.jobs import context_of
+from flux_trio.messages import Request, Response, topics
+>>>>>>> Stashed changes
 from flux_trio.messages.types import USERID_UNKNOWN
 from flux_trio.trace import Record
 
@@ -49,13 +55,16 @@ LEFT: Final = view(
 
 def is_void(asked: OpenRequest, seen: Seen) -> bool:
     """Whether an open submission is of a peer that has left."""
-    return asked.jobid is None and asked.n < (seen.at(LEFT, asked.sender) or 0)
+    return asked.jobid is None and asked.sent < (seen.at(LEFT, asked.sender) or 0)
 
 
 class OpenRequest(NamedTuple):
     """A request that was not answered."""
 
     n: Place
+    """The record at which it was received."""
+    sent: Place
+    """The record at which it was sent."""
     jobid: int | None
     """The job that gets an exception, an urgency or an update."""
     events: tuple[str, ...] = ()
@@ -80,7 +89,8 @@ def _asked(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
     if found is None:
         return []
     asked = seen.at(ASKED, found)
-    if topic_of(record) != SUBMIT or asked is None or isinstance(record.message, Request):
+    is_taken = isinstance(record.message, Response) and not errnum(record)
+    if topic_of(record) != SUBMIT or asked is None or not is_taken:
         return [(found, None)]
     # job-ingest takes submissions in order: those before it that nobody waits for are over
     over = [key for key, each in seen.all(ASKED).items() if is_void(each, seen)]
@@ -99,6 +109,7 @@ def _fold_asked(
     found, jobid = record.message, None if topic_of(record) == SUBMIT else job_id(record)
     urgency, flags = payload(record).get("urgency"), payload(record).get("flags")
     whose = found.sender, found.userid
+<<<<<<< Updated upstream
     events = tuple([name for name, topic in EVENTS.items() if topic == topic_of(record)])
     if topic_of(record) == UPDATE and not _moves_the_end(record, jobid, seen):
         events = events[:1]
@@ -110,6 +121,10 @@ def _moves_the_end(record: Record, jobid: int | None, seen: Seen) -> bool:
     life: Life | None = seen.at(LIFE, jobid)
     is_running = life is not None and life.state == RUN
     return is_running and DURATION in part(payload(record), "updates", dict)
+=======
+    sent_at = record.ref or record.n
+    return OpenRequest(record.n, sent_at, jobid, False, *whose, urgency, flags, found.is_of_guest)
+>>>>>>> Stashed changes
 
 
 ASKED: Final = view(

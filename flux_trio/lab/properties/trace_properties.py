@@ -246,10 +246,11 @@ def each_request_has_one_last_answer(trace: Sequence[Record]) -> str:
                 asked.setdefault(key, []).append(record)
         elif record.kind == Kind.SEND and isinstance(message, Response) and message.ends_rpc:
             key = (record.party, message.routes[0] if message.routes else "", message.matchtag)
-            if asked.get(key) == []:
+            waiting = asked.get(key)
+            if waiting == []:
                 return f"record {record.n} is a second answer to {message.topic} of {key[1]}"
-            if key in asked:
-                asked[key].pop(0)
+            if waiting and getattr(waiting[0].message, "routes", ()) == message.routes:
+                waiting.pop(0)  # otherwise it is for a client that had the name before
     return _unanswered(asked)
 
 

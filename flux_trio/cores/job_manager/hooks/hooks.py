@@ -16,9 +16,10 @@ the action of that state.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.hooks.interests import Interests
@@ -39,7 +40,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import Event, format_fluid
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import Level
+from flux_trio.messages import Errno, Level
 from flux_trio.protocols import (
     ASKING,
     AT_REST,
@@ -305,7 +306,7 @@ class Hooks(Part):
         for each in job.deferred or ():
             if isinstance(each, LogEvent) and ends_wait(job, each.name, each.context):
                 _queue(job).remove(each)
-                self.log_deferred(job, each.name, each.context)
+                self.log_deferred(job, each)
                 return
 
     def _go_on(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
@@ -344,14 +345,19 @@ class Hooks(Part):
                 return
             self.continuation.do(job, job.deferred.popleft())
 
-    def log_deferred(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
+    def log_deferred(self, job: ActiveJob, waited: LogEvent) -> None:
         """Log an event that waited; drop it if the job is gone or the state forbids it."""
-        if job.id not in self._ledger.jobs:
-            return
-        try:
-            self._ledger.log(job, name, context)
-        except InvalidTransition as error:
-            self.log_error(job, f"cannot post {name}: {error}")
+        text = "the job has ended meanwhile"
+        if job.id in self._ledger.jobs:
+            try:
+                self._ledger.log(job, waited.name, waited.context, waited.answer)
+            except InvalidTransition as error:
+                text = f"cannot post {waited.name}: {error}"
+                self.log_error(job, text)
+            else:
+                return
+        if waited.answer is not None:
+            self._ledger.send(replace(waited.answer, errnum=Errno.EINVAL, payload=text))
 
     # --- after an event
 

@@ -28,7 +28,7 @@ from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
 from flux_trio.formats import EVENTLOG, Event, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Event as EventMessage
-from flux_trio.messages import Request, check_user, topics
+from flux_trio.messages import Request, Response, check_user, topics
 from flux_trio.messages.types import PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
     ASKING,
@@ -145,11 +145,18 @@ class Ledger(Commits):
         """Call `listener` with each event of this name; those in `on_logged` get all events."""
         self._on_event.setdefault(name, []).append(listener)
 
-    def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
+    def log(
+        self,
+        job: ActiveJob,
+        name: str,
+        context: dict[str, Any] | None = None,
+        answer: Response | None = None,
+    ) -> None:
         """Log an event of `job`; while a hook of the job is under way, after the hook's answer.
 
-        A fatal exception that ends the job does not wait for the answer, unless the job is still
-        being validated. Raises InvalidTransition if RFC 21 does not allow the event.
+        `answer` is the answer to the request for the event; it is sent when the event is durable. A
+        fatal exception that ends the job does not wait for the hook, unless the job is still being
+        validated. Raises InvalidTransition if RFC 21 does not allow the event.
         """
         if job.hook in ASKING:
             while job.hook in THINKING and ends_wait(job, name, context):
@@ -157,9 +164,10 @@ class Ledger(Commits):
             if job.hook in ASKING:
                 if job.deferred is None:
                     job.deferred = deque()
-                job.deferred.append(LogEvent(name, context))
+                job.deferred.append(LogEvent(name, context, answer))
                 return
         self.log_now(job, name, context)
+        self.send(answer)
 
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job` at once, also while a hook is under way."""

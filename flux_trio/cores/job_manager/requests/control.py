@@ -54,8 +54,7 @@ class Memos(Part):
             return
         self._limits.check_event(request, job, event_bytes(payload.memo))
         self._ledger.memo_bytes.put(job.userid, job.id, size)
-        self._ledger.log(job, JobEvent.MEMO, payload.memo)
-        self._ledger.send(respond(request))
+        self._ledger.log(job, JobEvent.MEMO, payload.memo, respond(request))
 
     def post_event(self, request: Request) -> None:
         """Log an event that nobody but its reader knows; one of RFC 21 has a request of its own."""
@@ -69,8 +68,7 @@ class Memos(Part):
         self._ledger.check_room()
         if wanted.context is not None:
             self._limits.check_event(request, job, event_bytes(wanted.context))
-        self._ledger.log(job, wanted.name, wanted.context)
-        self._ledger.send(respond(request))
+        self._ledger.log(job, wanted.name, wanted.context, respond(request))
 
 
 _KNOWN_EVENTS: Final = frozenset(each.value for each in JobEvent)
@@ -122,8 +120,8 @@ class Control(Part):
         job = self._ledger.asked_about(request, payload.id, RAISE_DENIED)
         if job is None:
             return
-        self._raise(request, job, _ExceptionContext(payload, request.userid, wait_status))
-        self._ledger.send(respond(request))
+        raised = _ExceptionContext(payload, request.userid, wait_status)
+        self._raise(request, job, raised, respond(request))
 
     def raise_all(self, request: Request) -> None:
         """job-manager.raiseall: raise an exception on every job of a user in some states."""
@@ -144,9 +142,15 @@ class Control(Part):
         counted = job_requests.Counted(len(chosen) - errors, errors)
         self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
 
-    def _raise(self, request: Request, job: ActiveJob, raised: _ExceptionContext) -> None:
+    def _raise(
+        self,
+        request: Request,
+        job: ActiveJob,
+        raised: _ExceptionContext,
+        answer: Response | None = None,
+    ) -> None:
         self._limits.check_event(request, job, raised.size, is_fatal=raised.is_fatal)
-        self._ledger.log(job, _EXCEPTION, raised.context)
+        self._ledger.log(job, _EXCEPTION, raised.context, answer)
 
     def urgency(self, request: Request) -> None:
         """job-manager.urgency: change the urgency of a job without resources."""
@@ -164,13 +168,15 @@ class Control(Part):
             text = "urgency cannot be changed once resources are allocated"
             raise FluxError(Errno.EINVAL, text)
         old = job.urgency
-        if payload.urgency != old:
-            self._ledger.check_room()
-            context = rfc21.write(rfc21.UrgencyContext(payload.urgency, request.userid))
-            self._limits.check_event(request, job, event_bytes(context))
-            self._ledger.log(job, JobEvent.URGENCY, context)
-        answer = job_requests.OLD_URGENCY.write(job_requests.OldUrgency(old))
-        self._ledger.send(respond(request, answer))
+        told = job_requests.OLD_URGENCY.write(job_requests.OldUrgency(old))
+        answer = respond(request, told)
+        if payload.urgency == old:
+            self._ledger.send(answer)
+            return
+        self._ledger.check_room()
+        context = rfc21.write(rfc21.UrgencyContext(payload.urgency, request.userid))
+        self._limits.check_event(request, job, event_bytes(context))
+        self._ledger.log(job, JobEvent.URGENCY, context, answer)
 
     def getinfo(self, request: Request) -> None:
         """job-manager.getinfo: the greatest job id so far; ids continue after it.
