@@ -104,7 +104,7 @@ class Namespace(msgspec.Struct, frozen=True):
     namespace: str  # another than primary
 
 
-class GetRoot(msgspec.Struct, frozen=True, omit_defaults=True):
+class GetRoot(msgspec.Struct, frozen=True):
     """The kvs.getroot request."""
 
     namespace: str  # primary, or another

@@ -11,7 +11,7 @@ from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_BYTES_MAX
 from flux_trio.cores.turns import SetTimer
 from flux_trio.formats import job_key
 from flux_trio.messages import ROLE_OWNER, ROLE_USER, Errno, Event, Request, Response, topics
-from flux_trio.shell.protocol import Fed, Feed, Signal, Start
+from flux_trio.shell.protocol import Fed, Feed, Identify, Processes, Signal, Start
 from tests.support.asking import OWNER_USERID
 from tests.support.bridge_script import MANAGER, SERVICE, START, BridgeScript, j
 from tests.support.eventlogs import event
@@ -292,10 +292,20 @@ def test_wrong_input_is_refused_and_named(script: BridgeScript, wrong: dict[str,
     assert text.startswith(("1000-shell-f8.stdin: ", "rank: "))
 
 
-def test_other_methods_of_a_shell_are_not_there(script: BridgeScript) -> None:
-    script.broker_says(Request("1000-shell-f8.proctable", None, 3, routes=ROUTES))
+def test_a_debugger_of_the_live_instance_is_told_the_processes(script: BridgeScript) -> None:
+    asked = {"userid": OWNER_USERID, "rolemask": ROLE_OWNER, "routes": ROUTES}
+    script.broker_says(Request("1000-shell-f8.proctable", {}, 3, **asked))
+    assert script.shell[-1] == Identify(7)
+    script.core_gets(Processes(7, "moon", {0: 510}))
     answer = script.pop("1000-shell-f8.proctable")
-    assert (answer.errnum, answer.payload) == (38, "no method proctable in service 1000-shell-f8")
+    assert isinstance(answer.payload, dict)
+    assert (answer.errnum, answer.payload["pids"]) == (0, [510])
+
+
+def test_other_methods_of_a_shell_are_not_there(script: BridgeScript) -> None:
+    script.broker_says(Request("1000-shell-f8.kill", None, 3, routes=ROUTES))
+    answer = script.pop("1000-shell-f8.kill")
+    assert (answer.errnum, answer.payload) == (38, "no method kill in service 1000-shell-f8")
 
 
 # Requests and the journal

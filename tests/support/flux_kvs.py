@@ -57,7 +57,7 @@ class FluxKvs:
             raise _Error(int(Errno.ENOENT), None)
         return _val("val", base64.b64encode(space[key].encode()).decode())
 
-    def _getroot(self, namespace: str) -> Any:
+    def _getroot(self, namespace: str, flags: int = 0) -> Any:
         blobref = f"sha1-{len(self.roots)}"
         self.roots[blobref] = dict(self._space(namespace))
         owner = self.owners[namespace]
