@@ -21,13 +21,8 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Key, Place, Seen, view
-<<<<<<< Updated upstream
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
-from flux_trio.messages import Request, topics
-=======
-from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import Request, Response, topics
->>>>>>> Stashed changes
 from flux_trio.messages.types import USERID_UNKNOWN
 from flux_trio.trace import Record
 
@@ -109,11 +104,11 @@ def _fold_asked(
     found, jobid = record.message, None if topic_of(record) == SUBMIT else job_id(record)
     urgency, flags = payload(record).get("urgency"), payload(record).get("flags")
     whose = found.sender, found.userid
-<<<<<<< Updated upstream
     events = tuple([name for name, topic in EVENTS.items() if topic == topic_of(record)])
     if topic_of(record) == UPDATE and not _moves_the_end(record, jobid, seen):
         events = events[:1]
-    return OpenRequest(record.n, jobid, events, *whose, urgency, flags, found.is_of_guest)
+    sent_at = record.ref or record.n
+    return OpenRequest(record.n, sent_at, jobid, events, *whose, urgency, flags, found.is_of_guest)
 
 
 def _moves_the_end(record: Record, jobid: int | None, seen: Seen) -> bool:
@@ -121,10 +116,6 @@ def _moves_the_end(record: Record, jobid: int | None, seen: Seen) -> bool:
     life: Life | None = seen.at(LIFE, jobid)
     is_running = life is not None and life.state == RUN
     return is_running and DURATION in part(payload(record), "updates", dict)
-=======
-    sent_at = record.ref or record.n
-    return OpenRequest(record.n, sent_at, jobid, False, *whose, urgency, flags, found.is_of_guest)
->>>>>>> Stashed changes
 
 
 ASKED: Final = view(
