@@ -10,15 +10,17 @@ answer; others come as inputs at any time. The topics are those of jobtap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from flux_trio.config import Config
 from flux_trio.formats import Event
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.formats.meanings import JobId, Json
 from flux_trio.protocols.job import JobState
+
+if TYPE_CHECKING:  # no command that asks one thing needs the tables of a configuration
+    from flux_trio.config import Config
 
 CREATE: Final = "job.create"
 VALIDATE: Final = "job.validate"
@@ -205,7 +207,7 @@ class UpdateApplied(msgspec.Struct, frozen=True, gc=False):
     updates: dict[str, Json]
 
 
-HookArgs: TypeAlias = DependencyAsked | UpdateAsked | UpdateApplied | Event | Config | None
+HookArgs: TypeAlias = "DependencyAsked | UpdateAsked | UpdateApplied | Event | Config | None"
 """The further input of a hook: `UpdateAsked` for job.update.KEY, an event for job.event.* and for
 the states, the configuration for conf.update, None for hooks that only have a job."""
 
