@@ -357,8 +357,8 @@ class RealJobs(Part):
             self.signal(job, job.warning.signum)
 
     def expire(self, job: Job) -> None:
-        """End the job at its time limit, or, when its start is not told yet, then."""
-        if job.phase is Phase.RUNNING and not job.is_held:
+        """End the job at its time limit."""
+        if job.phase is Phase.RUNNING:
             self._starts.exception(job, TIME_LIMIT_NOTE, "timeout")
             self.stop(job, SIGALRM)
             job.is_expired = True

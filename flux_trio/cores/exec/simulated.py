@@ -78,13 +78,8 @@ class SimulatedJobs(Part):
             self._outbox.set_timer(TimerKey(TimerKind.END, job.id), at)
 
     def expire(self, job: Job) -> None:
-        """End the job: its end, or its time limit, has come.
-
-        A time limit waits until the start is told: until then the expiration may change.
-        """
+        """End the job: its end, or its time limit, has come."""
         _, timed_out = _end(job)
-        if timed_out and job.is_held:
-            return
         if timed_out:
             self._starts.exception(job, TIME_LIMIT_NOTE, "timeout")
         self._finish(job, SIGALRM if timed_out else _simulation(job).status)

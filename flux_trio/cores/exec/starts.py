@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.calls import ExecOutbox, TimerKey, TimerKind
+from flux_trio.cores.exec.calls import ExecOutbox
 from flux_trio.cores.exec.job import SEVERITY_NOTE, Job, Phase
 from flux_trio.cores.state import Part
 from flux_trio.editions import Edition
@@ -128,14 +128,12 @@ class Starts(Part):
         job.is_held = True
 
     def let_go(self, job: Job) -> None:
-        """Tell what was held; a time limit that came meanwhile ends the job now."""
+        """Tell what was held."""
         held, job.nheld, job.is_held = job.nheld, 0, False
         for report in job.reports[len(job.reports) - held :]:
             self._tell(job, report)
         if held and job.phase is Phase.OVER:
             self.over.append(job.id)
-        elif held and 0 < job.ends_at <= self._outbox.now:
-            self._outbox.set_timer(TimerKey(TimerKind.END, job.id), job.ends_at)
 
     def pop_held(self) -> list[int]:
         """Return the jobs that have ended since the last call and whose end is held."""

@@ -222,7 +222,11 @@ def _fold_raising(had: Raising | None, _part: None, record: Record, seen: Seen) 
     updates: Updates | None = seen.at(UPDATES, job_id(record))
     if updates is None or seen.at(FOLLOWERS, record.party) is None:
         return Raising(record.n, taken, answered, is_uninformed=False, is_timeout=is_timeout)
-    is_informed = not updates.npending and seen.knew(record.party, updates.received)
+    # A time limit that comes while the start is not told yet is told right behind it.
+    may_be_held = updates.received < answered and not seen.is_old(answered)
+    is_informed = not (updates.npending or may_be_held) and seen.knew(
+        record.party, updates.received
+    )
     return Raising(record.n, taken, answered, is_uninformed=not is_informed, is_timeout=is_timeout)
 
 
