@@ -74,12 +74,12 @@ class _Followed:
         self._since = math.inf
         """Past events that are told count if they happened after this time."""
         self._is_alone = False
-        """Whether the journal may have lost its only follower, and has told nothing since."""
+        """Whether the job manager has ended, and its successor has no follower yet."""
 
-    def ended(self, t: float) -> None:
-        """The job manager has ended, or one that may have been the only follower of its journal."""
+    def ended(self, t: float, *, is_manager: bool) -> None:
+        """A module has ended, with which the journal may have lost its only follower."""
         self._since = min(self._since, self._at or t)
-        self._is_alone = True
+        self._is_alone = self._is_alone or is_manager
 
     def events(self, each: Routed) -> Iterator[Event]:
         """Yield the new events that a message has."""
@@ -111,20 +111,18 @@ def with_events(messages: Iterable[Passed | Moment]) -> Iterator[Passed | Moment
     An event that happens is alone in its response. One with several, or without one, is of the
     past, which the journal sends to a new follower. Of these, only those count that happened while
     nobody followed: after the job manager, a module that was traced, or a client of the job manager
-    had ended. What a job manager stores meanwhile has happened by then.
+    had ended. What a job manager stores before anybody follows it has happened by then.
     """
     followed = _Followed()
     for each in messages:
         if isinstance(each, Record) and each.kind == Kind.MODULE:
             if (each.data or {}).get("what") != "started":
-                followed.ended(each.t)
+                followed.ended(each.t, is_manager=False)
         elif isinstance(each, Routed):
-            topic = getattr(each.message, "topic", "")
-            has_ended = (
-                is_of_manager(each, MODULE_STATUS) and _payload(each).get("status") == EXITED
-            )
-            if has_ended or topic == _DISCONNECT:
-                followed.ended(each.t)
+            if is_of_manager(each, MODULE_STATUS) and _payload(each).get("status") == EXITED:
+                followed.ended(each.t, is_manager=True)
+            elif getattr(each.message, "topic", "") == _DISCONNECT:
+                followed.ended(each.t, is_manager=False)
             for event in followed.events(each):
                 yield Logged(each.t, event.jobid, event.name, event.context, event.t)
         yield each
