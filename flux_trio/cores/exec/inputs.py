@@ -65,12 +65,16 @@ class Inputs(Part):
     ) -> None:
         """Send data of one of Flux's own programs, which do not wait for the answer before.
 
-        The answer is empty. Raises FluxError; ENOSYS if the job takes no input, or none any more,
-        since there is no shell then, and EPIPE if a task has got the end of its input.
+        The answer is empty, also when the tasks have ended and nobody reads. Raises FluxError;
+        ENOSYS if the job takes no input, and EPIPE if a task has got the end of its input.
         """
         job = self._jobs.asked_about(request, payload.id)
-        if job.phase is not Phase.RUNNING or job.start is None or not job.start.input:
+        has_run = job.phase in (Phase.RUNNING, Phase.STORING, Phase.OVER)
+        if not has_run or job.start is None or not job.start.input:
             raise FluxError(Errno.ENOSYS, f"job {format_fluid(job.id, 'f58')} takes no input")
+        if job.phase is not Phase.RUNNING:
+            self._outbox.send(respond(request))
+            return
         name = format_fluid(payload.id, "f58")
         waiting = self._waiting.setdefault(payload.id, deque())
         nbytes = sum(PIECE_BYTES + len(piece.data.data) for piece in waiting)
@@ -152,9 +156,8 @@ class Inputs(Part):
             piece = waiting.popleft()
             try:
                 self._write(piece.request, piece.data, is_connected=True)
-            except FluxError as error:
-                # the job has ended meanwhile: there is no shell any more
-                self._outbox.send(respond_error(piece.request, Errno.ENOSYS, error.text))
+            except FluxError:  # the job has ended meanwhile: nobody reads any more
+                self._outbox.send(respond(piece.request))
                 self._drop(waiting, piece.request)
             else:
                 if not piece.is_last:
