@@ -30,6 +30,17 @@ ONE_OF_EACH: Final = [
     next(group)
     for _, group in groupby(sorted(ROWS, key=lambda row: row.group), lambda row: row.group)
 ]
+IN_CURRENT: Final = {"t_submit is rounded": "27.criteria.6"}
+"""By mistake: what is named in the edition current, if it is another clause."""
+OF_INGEST: Final = ("a job of an unknown queue is taken",)
+"""Mistakes that job ingest keeps from being seen in the edition current."""
+
+
+def _fits(row: Row, edition: Edition) -> bool:
+    is_there = program(edition).read_text(encoding="utf-8").count(row.right) == 1
+    return is_there and (edition is CLASSIC or row.name not in OF_INGEST)
+
+
 ASKED = (
     *("27.alloc.1", "27.alloc.3", "27.criteria.3", "27.criteria.4", "27.criteria.5", "27.deny.5"),
     *("27.exceptions.2", "27.free.1", "27.hello.4", "27.impl.8", "27.prioritize.1"),
@@ -42,6 +53,9 @@ ASKED = (
 def program(edition: Edition) -> Path:
     """The job manager of the page, of an edition."""
     return SCRIPTS / "manager.py" if edition is CLASSIC else SCRIPTS / "current" / "manager.py"
+
+
+PLANTED: Final = [(row, each) for each in EDITIONS for row in ROWS if _fits(row, each)]
 
 
 @cache
@@ -65,10 +79,10 @@ def test_clauses_that_only_one_edition_has_are_asked_in_it() -> None:
     assert {clause: verdicts[clause] for clause in alone} == dict.fromkeys(alone, "kept")
 
 
-def named(row: Row, acts: Sequence[Act]) -> set[str]:
+def named(row: Row, acts: Sequence[Act], edition: Edition = CLASSIC) -> set[str]:
     """The clauses that are named when acts are played by a job manager with a mistake."""
-    module = changed(program(CLASSIC), row.right, row.wrong)
-    found = exercised(MANAGER_KIT, module, acts, deadline_s=DEADLINE_S)
+    module = changed(program(edition), row.right, row.wrong)
+    found = exercised(MANAGER_KIT, module, acts, deadline_s=DEADLINE_S, edition=edition)
     take_refused()  # the judge's tables refuse what a wrong job manager does
     return {each.clause for each in found.judgement.violations}
 
@@ -79,10 +93,18 @@ def test_mistake_is_named_by_the_acts_about_it(row: Row) -> None:
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_mistake_is_named(row: Row) -> None:
+@pytest.mark.parametrize(
+    ("row", "edition"),
+    [pytest.param(row, each, id=f"{row.name}-{each.name}") for row, each in PLANTED],
+)
+def test_mistake_is_named(row: Row, edition: Edition) -> None:
     about = [act for act in MANAGER_ACTS if row.clause in act.clauses]
-    assert row.clause in named(row, about or MANAGER_ACTS)
+    clause = IN_CURRENT.get(row.name, row.clause) if edition is CURRENT else row.clause
+    assert clause in named(row, about or MANAGER_ACTS, edition)
+
+
+def test_most_mistakes_are_planted_in_both_editions() -> None:
+    assert sum(edition is CURRENT for _, edition in PLANTED) > 0.8 * len(ROWS)
 
 
 RAISES = """\

@@ -13,8 +13,8 @@ from flux_trio.trace import Record
 from flux_trio.views import cause_lines, things_by_clause
 
 _NOT_JUDGED: Final = "not judged"
-"""The verdict of a clause that messages cannot show, such as what the program logs, and of one that
-acts were about which have not come to their end."""
+"""The verdict of a clause that messages cannot show, such as what the program logs, of one that has
+no rule in the edition, and of one that acts were about which have not come to their end."""
 
 _LOG_MAX: Final = 5
 """Lines of the instance's log that are shown of an act."""
@@ -75,6 +75,7 @@ class Findings:
         found = self.judgement.verdicts.get(clause.id, Verdict.NOT_EXERCISED)
         if found is Verdict.NOT_EXERCISED and (
             clause.observable != "trace"
+            or clause.id in self.judgement.left_out
             or any(clause.id in each.act.clauses for each in self.ended)
         ):
             return _NOT_JUDGED

@@ -16,7 +16,7 @@ from flux_trio.judge.known import Departure
 from flux_trio.judge.rules import CLASSIC, rules_of
 from flux_trio.lab.exercise.acts import Act
 from flux_trio.lab.exercise.findings import Ended
-from flux_trio.lab.exercise.stage import HELD, UNHARMED
+from flux_trio.lab.exercise.stage import HELD, ONCE, REFUSED, UNHARMED, URGENT
 from flux_trio.messages import Level
 from flux_trio.trace import Record, Shown
 
@@ -42,6 +42,9 @@ OWN: Final = {
     "as --order fifo says.",
     UNHARMED: "What is done to a job does nothing to others: they wait, or run on.",
     HELD: "The scheduler is not asked for a job that is held.",
+    ONCE: "A request that asks for no stream is answered once.",
+    URGENT: "The priority of a job of urgency 31 is 4294967295, the highest there is.",
+    REFUSED: "A request is refused that asks for what is not there, not allowed or out of range.",
 }
 """What acts can find that no RFC says."""
 

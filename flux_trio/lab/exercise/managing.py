@@ -14,11 +14,13 @@ from flux_trio.config import DURATION_KEY
 from flux_trio.formats import format_fluid
 from flux_trio.lab.exercise.acts import Acts
 from flux_trio.lab.exercise.managing_execution import OTHER_EXECUTION_ACTS
+from flux_trio.lab.exercise.managing_requests import REQUEST_ACTS
 from flux_trio.lab.exercise.managing_scheduler import OTHER_SCHEDULER_ACTS, seen
 from flux_trio.lab.exercise.sched_jobs import CORES, NNODES, fill
 from flux_trio.lab.exercise.stage import (
     HELD,
     LONG_S,
+    RUN_S,
     UNHARMED,
     Stage,
     Stuck,
@@ -40,11 +42,17 @@ LARGE: Final = 2**17  # characters of a jobspec
 
 @MANAGER_ACTS.act(
     "one job",
-    "it goes through all states, and each event comes in its order",
+    "it goes through all states, and each event comes in its order, with the time that it is then",
     ("21.states.1", "27.alloc.1", "27.success.6", "32.start.1", "32.start.30", "27.free.1"),
 )
 async def _one_job(stage: Stage) -> None:
-    await stage.submit()
+    await trio.sleep(FRACTION_S)
+    jobid = await stage.submit()
+    await stage.event(jobid, "clean")
+    stamps = stage.timestamps(jobid)
+    if stamps != sorted(stamps) or stamps[-1] - stamps[0] < RUN_S / 2 or stamps[-1] > stage.now():
+        text = f"it ran for {RUN_S:g} s, and the timestamps of its events are {stamps}"
+        raise Stuck(text, "18.format.6")
 
 
 @MANAGER_ACTS.act(
@@ -215,6 +223,7 @@ async def _updated(stage: Stage) -> None:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     updates = {DURATION_KEY: 2 * DURATION_S}
     await stage.call(topics.JOB_UPDATE, {"id": waiting[1], "updates": updates})
+    await stage.event(waiting[1], "jobspec-update", "33.defaults.9")
     await stage.asked(topics.SCHED_ALLOC, waiting[1], 2, "33.defaults.7")
     await stage.cancel(full)
     await all_have(stage, waiting, "clean")
@@ -288,7 +297,7 @@ async def _ended_without_a_scheduler(stage: Stage) -> None:
     await stage.remove(topics.SCHED)
     for jobid in running[::2]:
         await stage.cancel(jobid)
-        await stage.event(jobid, "release")
+        await stage.event(jobid, "release", "27.free.1")
     await stage.load(topics.SCHED)
     stage.must_run(running[1], UNHARMED)
     await stage.cancel(running[1])
@@ -350,6 +359,37 @@ async def _disabled(stage: Stage) -> None:
 
 
 @MANAGER_ACTS.act(
+    "a queue is stopped and disabled, then enabled, and disabled and started",
+    "whether it takes jobs and whether it is scheduled have nothing to do with each other",
+    ("33.admin.3", "33.admin.7"),
+)
+async def _stopped_and_disabled(stage: Stage) -> None:
+    about = {"all": True, "reason": "an exercise", "nocheckpoint": True}
+
+    async def start(*, start: bool) -> None:
+        await stage.call(topics.JOB_QUEUE_START, {"start": start, **about})
+
+    async def enable(*, enable: bool) -> None:
+        await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": enable, **about})
+
+    await start(start=False)
+    await enable(enable=False)
+    await enable(enable=True)
+    waiting = await many(stage, 3)
+    await all_have(stage, waiting, "priority")
+    await seen(stage, waiting[1])
+    for jobid in waiting:
+        if stage.times_asked(topics.SCHED_ALLOC, jobid):
+            raise Stuck("a queue is stopped, and the scheduler is asked for its job", "33.admin.7")
+    await enable(enable=False)
+    await start(start=True)
+    await all_have(stage, waiting, "clean", "33.admin.7")
+    await stage.rejected("33.admin.3")
+    await enable(enable=True)
+    await stage.submit()
+
+
+@MANAGER_ACTS.act(
     "the program is killed while jobs run and wait",
     "they go on: nothing is started twice, and what waited is asked for again",
     ("32.start.9", "21.events.19", "21.criteria.8", "27.hello.4", UNHARMED),
@@ -369,7 +409,10 @@ async def _killed(stage: Stage) -> None:
         await stage.asked(topics.START_METHOD, jobid, 2)
         stage.must_run(jobid, UNHARMED)
         await stage.cancel(jobid)
+    await all_have(stage, [*running, *waiting], "clean")
+    stage.said_once([*running, *waiting], ("flux-restart", "start", "finish"))
 
 
+MANAGER_ACTS.extend(REQUEST_ACTS)
 MANAGER_ACTS.extend(OTHER_SCHEDULER_ACTS)
 MANAGER_ACTS.extend(OTHER_EXECUTION_ACTS)

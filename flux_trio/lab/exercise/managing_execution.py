@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -276,15 +276,7 @@ async def away(stage: Stage) -> None:
             second.ended(each)
         await all_have(stage, [*jobs, asked, late], "clean")
     await stage.load(topics.JOB_EXEC)
-    _said_once(stage, [*jobs, asked, late], ("start", "finish"))
-
-
-def _said_once(stage: Stage, jobs: Sequence[int], names: Sequence[str]) -> None:
-    for jobid in jobs:
-        for name in names:
-            if (found := stage.count(jobid, name)) > 1:
-                text = f"job {format_fluid(jobid, 'f58')} has {found} events {name}; expected 1"
-                raise Stuck(text, "21.states.5")
+    stage.said_once([*jobs, asked, late], ("start", "finish"))
 
 
 @OTHER_EXECUTION_ACTS.act(
@@ -333,7 +325,7 @@ async def killed_in_every_state(stage: Stage) -> None:
         await other.started(held)
         other.ended(held)
         await all_have(stage, [starting, running, ending, finished, waiting, held], "clean")
-    _said_once(stage, [running, ending, finished], ("start", "finish", "free"))
+    stage.said_once([running, ending, finished], ("start", "finish", "free"))
 
 
 async def _end_finished(stage: Stage, other: OtherExecution, jobid: int) -> None:

@@ -10,22 +10,29 @@ from flux_trio.config import DURATION_KEY
 from flux_trio.formats import format_fluid
 from flux_trio.lab.exercise.acts import Acts
 from flux_trio.lab.exercise.other_scheduler import OtherScheduler, scheduling
-from flux_trio.lab.exercise.stage import LONG_S, UNHARMED, Stage, Stuck, all_have, many
+from flux_trio.lab.exercise.stage import LONG_S, REFUSED, UNHARMED, Stage, Stuck, all_have, many
 from flux_trio.messages import Errno, FluxError, respond, respond_error, topics
 from flux_trio.process.groups import unwrapping
 
 OTHER_SCHEDULER_ACTS: Final = Acts()
 LIMIT: Final = 3
+WRONG: Final[tuple[dict[str, Any], ...]] = (
+    {"mode": "limited", "limit": 0},
+    {"mode": "limited", "limit": -1},
+    {"mode": "limited"},
+    {"mode": "exercise"},
+    {},
+)
+"""What a scheduler may not say when it is ready (RFC 27, Ready)."""
 DURATION_S: Final = 600.0
 
 
 async def seen(stage: Stage, jobid: int) -> None:
     """Wait until the program must have seen what it was told before: it logs an exception."""
     payload = {"id": jobid, "severity": 7, "type": "exercise", "note": ""}
-    before = stage.count(jobid, "exception")
+    nbefore = stage.count(jobid, "exception")
     await stage.call(topics.JOB_RAISE, payload)
-    what = f"event exception of job {format_fluid(jobid, 'f58')}"
-    await stage.until(what, lambda: stage.count(jobid, "exception") > before)
+    await stage.another(jobid, "exception", nbefore)
 
 
 def asked_for(stage: Stage, jobids: list[int]) -> list[int]:
@@ -36,7 +43,7 @@ def asked_for(stage: Stage, jobids: list[int]) -> list[int]:
 @OTHER_SCHEDULER_ACTS.act(
     "a scheduler takes three jobs at a time",
     "it has three requests at most; each last answer makes room for one, an annotation does not",
-    ("27.ready.7", "27.ready.8", "27.deny.6", "27.criteria.2", "27.criteria.5"),
+    ("27.ready.7", "27.ready.8", "27.deny.6", "27.criteria.1", "27.criteria.2", "27.criteria.5"),
 )
 async def limited(stage: Stage) -> None:
     async with scheduling(stage, LIMIT) as other:
@@ -118,6 +125,68 @@ def _must_be_equal(jobid: int, found: Any, expected: Any) -> None:
         name = format_fluid(jobid, "f58")
         text = f"annotations of job {name}: expected {expected}, got {found}"
         raise Stuck(text, "27.success.7")
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a job that is annotated does not get its resources, and is asked for again",
+    "what was told of it before is forgotten; what others were told is not",
+    ("27.annotate.20", "27.success.7"),
+)
+async def annotated_in_vain(stage: Stage) -> None:
+    """The request of one is canceled since it is held; then the scheduler fails all of them."""
+    gone = {"sched": {"reason_pending": "an exercise", "t_estimate": 1.5}}
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 3, run_s=LONG_S)
+        requests = [await other.wanted(each) for each in jobs]
+        for each in requests:
+            other.annotate(each, gone)
+        await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 0})
+        await other.wanted(jobs[1], topics.SCHED_CANCEL)
+        other.withdraw(requests[1])
+        await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 16})
+        await other.grant(await other.wanted(jobs[1]), 1)
+        await other.grant(requests[0])
+        _must_be_forgotten(await _annotations_of(stage, jobs[1]))
+        _must_be_equal(jobs[0], await _annotations_of(stage, jobs[0]), gone)
+        other.fail(requests[2])
+        await seen(stage, jobs[0])
+        await other.serve()
+        await other.grant(await other.wanted(jobs[2]), 2)
+        _must_be_forgotten(await _annotations_of(stage, jobs[2]))
+        await end_all(stage, other, jobs)
+
+
+def _must_be_forgotten(found: Any) -> None:
+    if found and found.get("sched"):
+        text = "a job has got resources at its second request, with annotations of the first one"
+        raise Stuck(f"{text}: {found}", "27.annotate.20")
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a scheduler says ready in a wrong way",
+    "it is refused, and asked for nothing",
+    (REFUSED, "27.ready.13"),
+)
+async def wrongly_ready(stage: Stage) -> None:
+    full = await stage.submit(run_s=LONG_S)
+    await stage.event(full, "start")
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 3)
+        requests = [await other.wanted(each) for each in jobs]
+        other.fail(requests[1])
+        await other.hello()
+        for wrong in WRONG:
+            await other.refused(wrong)
+        await seen(stage, full)
+        for each in jobs:
+            if stage.times_asked(topics.SCHED_ALLOC, each) > 1:
+                raise Stuck("a scheduler is asked for a job before it is ready", "27.ready.13")
+        await other.serve()
+        for rank, each in enumerate(jobs, 1):
+            await other.grant(await other.wanted(each), rank % 4)
+            await other.freed(each)
+        stage.must_run(full, UNHARMED)
+        await end_all(stage, other, [full])
 
 
 @OTHER_SCHEDULER_ACTS.act(
@@ -230,7 +299,8 @@ async def _update(
     stage: Stage, other: OtherScheduler, jobid: int, errnum: int, duration: float
 ) -> None:
     """Ask for another time limit, which the scheduler answers so."""
-    before = stage.count(jobid, "resource-update")
+    names = ("jobspec-update", "resource-update")
+    before = {name: stage.count(jobid, name) for name in names}
     begin = stage.time_of(jobid, "alloc")
     clause = "27.expiration.10" if errnum == Errno.EINVAL else "27.expiration.11"
     payload = {"id": jobid, "updates": {DURATION_KEY: duration}}
@@ -251,9 +321,13 @@ async def _update(
     if is_told == (errnum == Errno.EINVAL):
         raise Stuck(f"the scheduler answers {errnum}; the user is told otherwise", clause)
     await seen(stage, jobid)
-    if stage.count(jobid, "resource-update") != before + is_told:
-        raise Stuck(f"the scheduler answers {errnum}, and the expiration is not so", clause)
-    found = stage.events(jobid).get("resource-update", {}).get("expiration", 0)
-    if is_told and abs(found - begin - duration) > 2:
-        text = f"expected an expiration {duration:g} s after alloc, got {found - begin:g} s"
+    for name, count in before.items():
+        if stage.count(jobid, name) != count + is_told:
+            found = "no" if is_told else "an"
+            raise Stuck(
+                f"the scheduler answers {errnum}, and there is {found} event {name}", clause
+            )
+    end = stage.events(jobid).get("resource-update", {}).get("expiration", 0)
+    if is_told and abs(end - begin - duration) > 2:
+        text = f"expected an expiration {duration:g} s after alloc, got {end - begin:g} s"
         raise Stuck(text, "27.expiration.3")

@@ -34,15 +34,23 @@ class OtherScheduler(StandIn):
         """What the last hello has told."""
         self._waiting: list[Request] = []
 
-    async def serve(self, limit: int | None = None) -> object:
-        """Say hello and ready; return `count`, how many jobs wait."""
-        edition = self._stage.edition
-        hello = edition.sched_hello.write(Hello(partial_ok=True))
+    async def hello(self) -> None:
+        """Say hello, and keep what it tells."""
+        hello = self._stage.edition.sched_hello.write(Hello(partial_ok=True))
         async with self._handle.stream(topics.SCHED_HELLO, hello) as told:
             self.held = [each async for each in told]
+
+    async def serve(self, limit: int | None = None) -> object:
+        """Say hello and ready; return `count`, how many jobs wait."""
+        await self.hello()
+        edition = self._stage.edition
         mode = Ready("unlimited") if limit is None else Ready("limited", limit)
         answer = await self._handle.call(topics.SCHED_READY, edition.sched_ready.write(mode))
         return (answer or {}).get("count")
+
+    async def refused(self, ready: dict[str, Any]) -> None:
+        """Say that it is ready, in a way that has to be refused. Raises Stuck."""
+        await self._stage.refused(topics.SCHED_READY, self._handle, **ready)
 
     async def wanted(
         self, jobid: int, topic: str = topics.SCHED_ALLOC, clause: str = ""

@@ -42,12 +42,12 @@ class RefusingRouter(Router):
         """Forget what was to be refused and did not come."""
         self._refused.clear()
 
+    def is_to_be_refused(self, sender: Peer, request: Request) -> bool:
+        """Return whether an act says that a request is to be refused."""
+        return request.topic in self._refused and self.is_program(sender.name)
+
     def route(self, sender: Peer, message: Message) -> None:
-        if (
-            isinstance(message, Request)
-            and message.topic in self._refused
-            and self.is_program(sender.name)
-        ):
+        if isinstance(message, Request) and self.is_to_be_refused(sender, message):
             self.refuse(sender, message, Errno.EPERM, WHY)
             self._refused.pop(message.topic).set()
         else:

@@ -28,6 +28,8 @@ from flux_trio.messages import Flag, FluxError, Message, Request, Response, topi
 from flux_trio.protocols import JobFlag
 from flux_trio.trace import Kind, Record
 
+RUN_S: Final = 0.05
+"""How long a job runs of which its act does not say it, in seconds."""
 LONG_S: Final = 3600.0
 """How long a job runs that its act ends, in seconds."""
 RUN: Final = "system.exec.test.run_duration"
@@ -35,6 +37,9 @@ RUN: Final = "system.exec.test.run_duration"
 
 UNHARMED: Final = "invariant.bystanders-run-on"
 HELD: Final = "invariant.held-job-waits"
+ONCE: Final = "invariant.answered-once"
+URGENT: Final = "invariant.highest-priority"
+REFUSED: Final = "invariant.wrong-requests-refused"
 
 _NAMED_MAX: Final = 3  # jobs that a cause names
 
@@ -113,6 +118,7 @@ class Stage:
         self._handle = handle
         self._events: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._times: dict[tuple[int, str], float] = {}  # of the last event of each name
+        self._stamps: dict[int, list[float]] = {}  # what stands in the events of each job
         self._counts: Counter[tuple[int, str]] = Counter()  # of the events of each name
         self._harms: dict[int, Mapping[str, Any]] = {}  # the first fatal exception of each job
         self._starts: list[int] = []  # the jobs in the order of their alloc events
@@ -123,6 +129,9 @@ class Stage:
         self._told: Counter[tuple[str, object, object]] = Counter()  # answers: topic, id, type
         self._open: dict[int, dict[str, bool]] = {}
         """By job: requests without their last answer, and whether the program is to answer them."""
+        self._ended_rpcs: set[tuple[tuple[str, ...], int]] = set()
+        """Routes and matchtags of requests to the program that have their last answer."""
+        self._twice: list[str] = []  # topics of answers after the last one
         self._news = trio.Event()
         self._waits: list[_Wait] = []
 
@@ -133,6 +142,7 @@ class Stage:
             context = record.data.get("context") or {}
             self._events.setdefault(jobid, {})[name] = context
             self._times[jobid, name] = record.t
+            self._stamps.setdefault(jobid, []).append(record.data.get("timestamp", record.t))
             self._counts[jobid, name] += 1
             if name == "exception" and context.get("severity") == 0:
                 self._harms.setdefault(jobid, context)
@@ -145,6 +155,8 @@ class Stage:
         self._news.set()
 
     def _sent(self, message: Message | None, party: str) -> None:
+        if isinstance(message, Request | Response):
+            self._count_answers(message, party)
         match message:
             case Request(named, {"id": jobid}):
                 topic = _any_name(named)
@@ -160,6 +172,15 @@ class Stage:
                 if topic in _LAST and isinstance(payload, dict) and _LAST[topic](payload):
                     self._open.get(payload.get("id", 0), {}).pop(topic, None)
                     self._answers[topic, payload.get("id")] = payload.get("type")
+
+    def _count_answers(self, message: Request | Response, party: str) -> None:
+        rpc = (tuple(message.routes), message.matchtag)
+        if isinstance(message, Request):
+            self._ended_rpcs.discard(rpc)
+        elif message.matchtag and message.ends_rpc and self._router.is_program(party):
+            if rpc in self._ended_rpcs:
+                self._twice.append(message.topic)
+            self._ended_rpcs.add(rpc)
 
     @asynccontextmanager
     async def visit(self, name: str, userid: int | None = None) -> AsyncIterator[Handle]:
@@ -250,6 +271,11 @@ class Stage:
         except Stuck as stuck:
             raise Stuck(f"{stuck}{self._cause(jobid)}", stuck.clause) from None
 
+    async def another(self, jobid: int, name: str, nbefore: int, clause: str = "") -> None:
+        """Wait until a job has more than `nbefore` events `name`. Raises Stuck."""
+        what = f"event {name} of job {format_fluid(jobid, 'f58')}"
+        await self.until(what, lambda: self.count(jobid, name) > nbefore, clause)
+
     def _cause(self, jobid: int) -> str:
         """Return what the program has not answered of a job, or of the jobs before it."""
         asked_of_it = [topic for topic, is_its in self._open.get(jobid, {}).items() if is_its]
@@ -316,6 +342,8 @@ class Stage:
         for jobid in self.jobs:
             await self.event(jobid, "clean")
         self.none_is_harmed()
+        if self._twice:
+            raise Stuck(f"{self._twice[0]} was answered once more after its last answer", ONCE)
         self.jobs.clear()
 
     def none_is_harmed(self) -> None:
@@ -346,6 +374,18 @@ class Stage:
     def time_of(self, jobid: int, name: str) -> float:
         """Return when a job had its last event `name`, in seconds since the Unix epoch."""
         return self._times[jobid, name]
+
+    def timestamps(self, jobid: int) -> list[float]:
+        """Return what stands in a job's events as their times, in the order of the events."""
+        return self._stamps.get(jobid, [])
+
+    def said_once(self, jobs: Iterable[int], names: Sequence[str]) -> None:
+        """Raise Stuck if a job has an event twice that it may have once."""
+        for jobid in jobs:
+            for name in names:
+                if (found := self.count(jobid, name)) > 1:
+                    text = f"job {format_fluid(jobid, 'f58')} has {found} events {name}; expected 1"
+                    raise Stuck(text, "21.states.5")
 
     def must_run(self, jobid: int, clause: str) -> None:
         """Raise Stuck if a job that runs was ended by somebody."""
@@ -387,6 +427,15 @@ class Stage:
     async def submit_all(self, count: int, **shape: Any) -> list[int]:
         """Submit equal simulated jobs at once, as `submit` does, and return their ids in order."""
         return await self._submit([_jobspec((), **shape)] * count)
+
+    async def refused(self, topic: str, handle: Handle | None = None, **payload: Any) -> None:
+        """Send a request that the program has to refuse. Raises Stuck."""
+        try:
+            with self.deadline():
+                await (handle or self._handle).call(topic, payload)
+        except FluxError:
+            return
+        raise Stuck(f"{topic} {payload} was not refused", REFUSED)
 
     async def rejected(self, clause: str, **shape: Any) -> None:
         """Submit a job that has to be rejected. Raises Stuck."""
@@ -466,7 +515,7 @@ class Stage:
 
 def _jobspec(
     command: Sequence[str],
-    run_s: float = 0.05,
+    run_s: float = RUN_S,
     constraints: Mapping[str, Any] | None = None,
     more: Mapping[str, object] | None = None,
     cwd: str = "/",
