@@ -75,28 +75,44 @@ class _Followed:
         """Past events that are told count if they happened after this time."""
         self._is_alone = False
         """Whether the job manager has ended, and its successor has no follower yet."""
+        self._may_be_alone = False
+        """Whether a follower may have gone, and nobody has been told anything since."""
+        self._unheard: deque[Event] = deque(maxlen=SEEN_MAX)
+        """Events that were stored meanwhile. The journal still tells them if a follower is left."""
 
     def ended(self, t: float, *, is_manager: bool) -> None:
-        """A module has ended, with which the journal may have lost its only follower."""
+        """The job manager has ended, or one with which the journal may have lost a follower."""
         self._since = min(self._since, self._at or t)
         self._is_alone = self._is_alone or is_manager
+        self._may_be_alone = True
 
     def events(self, each: Routed) -> Iterator[Event]:
         """Yield the new events that a message has."""
-        if self._is_alone and any(is_of_manager(each, topic) for topic in topics.COMMITS):
-            found = list(events_stored(each))
-        else:
+        if is_journal(each):
             found = list(_events_told(each, self._since))
+            self._is_alone = self._may_be_alone = self._is_alone and not found
+            self._at = each.t if found else self._at
+            self._unheard.clear()
+        else:
+            found = self._stored(each) if self._may_be_alone else []
         for event in found:
-            if is_journal(each):
-                self._at, self._is_alone = each.t, False
-            elif event.t <= self._since - STAMP_LAG_S:
-                continue
             if event.key not in self._seen:
                 self._remember(event)
                 yield event
         if is_journal(each) and _payload(each).get("id") == _END_OF_PAST:
             self._since = math.inf
+
+    def _stored(self, each: Routed) -> list[Event]:
+        """Return what surely nobody else tells of what is stored with a message, or was before."""
+        if any(is_of_manager(each, topic) for topic in topics.COMMITS):
+            self._unheard += [
+                event for event in events_stored(each) if event.t > self._since - STAMP_LAG_S
+            ]
+        if not self._is_alone:
+            return []
+        found = list(self._unheard)
+        self._unheard.clear()
+        return found
 
     def _remember(self, event: Event) -> None:
         if len(self._order) == SEEN_MAX:
@@ -111,7 +127,8 @@ def with_events(messages: Iterable[Passed | Moment]) -> Iterator[Passed | Moment
     An event that happens is alone in its response. One with several, or without one, is of the
     past, which the journal sends to a new follower. Of these, only those count that happened while
     nobody followed: after the job manager, a module that was traced, or a client of the job manager
-    had ended. What a job manager stores before anybody follows it has happened by then.
+    had ended. What a job manager stores before anybody follows it has happened by then, and so has
+    what the one before it had stored since then.
     """
     followed = _Followed()
     for each in messages:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,27 @@ def test_events_while_nobody_followed_are_those_that_the_next_follower_is_told()
     text += told(8, ("finish", 8.0)) + told(9, *past, ("never told", 7.5), ("finish", 8.0))
     names = [r.data["name"] for r in read(text) if r.data]
     assert names == ["submit", "alloc", "start", "finish"]
+
+
+def stored(second: int, name: str, t: float) -> str:
+    """The job manager stores an event of the job 5 in its eventlog."""
+    line = f'{{"timestamp":{T + t},"name":"{name}"}}\n'
+    dirent = {"ver": 1, "type": "val", "data": base64.b64encode(line.encode()).decode()}
+    op = {"key": "job.0000.0000.0000.0005.eventlog", "flags": 32, "dirent": dirent}
+    commit = {"namespace": "primary", "flags": 0, "ops": [op]}
+    head = f"{DAY}{second:02}.000 job-manager tx > kvs.commit [80]\n"
+    return f"{head}{json.dumps(commit, indent=1)}\n"
+
+
+def test_events_that_are_stored_while_nobody_follows_have_their_place() -> None:
+    """A job finishes while nobody follows; the next job manager, in its own life, frees it."""
+    gone = f"{DAY}03.000 job-manager rx > job-manager.disconnect [0]\n"
+    ended = f"{DAY}05.000 job-manager tx > module.status [24]\n{{\n" + ' "status": 3\n}\n'
+    past = (("submit", 2.0), ("finish", 4.0), ("free", 6.0), ("clean", 6.0))
+    text = told(2, past[0]) + stored(2, *past[0]) + gone + stored(4, *past[1]) + ended
+    text += stored(6, *past[2]) + stored(6, *past[3]) + told(7, *past) + told(7, jobid=-1)
+    names = [r.data["name"] for r in read(text) if r.data]
+    assert names == ["submit", "finish", "free", "clean"]
 
 
 def test_event_stands_before_what_the_job_manager_sent_because_of_it() -> None:
