@@ -31,6 +31,7 @@ SHOWN = {
     "status-of-a-canceled-job.sh": [r'"status":256'],
     "eventlog-is-rewritten.sh": [r"flags 0 32"],
     "free-before-ready.py": [r"0 sched\.free"],
+    "r-of-a-job-that-waits.sh": [r"priority flux-restart priority $"],
     "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
 }
 """What each script says that it got."""
