@@ -38,6 +38,17 @@ def test_importing_what_decides_imports_nothing_that_waits(room: str) -> None:
     assert run.stdout.split() == []
 
 
+def test_a_start_imports_no_other_event_loop_and_no_client() -> None:
+    """Each costs a start some hundredths of a second."""
+    script = "import flux_trio.cli.instance.foreground, sys\nprint(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd="/"
+    )
+    imported = set(run.stdout.split())
+    assert "flux_trio.instance" in imported
+    assert imported & {"asyncio", "anyio", "flux_trio.client.client", "flux_trio.judge"} == set()
+
+
 def test_the_rooms_are_there() -> None:
     assert set(PURE) <= {module.name for module in pkgutil.iter_modules(flux_trio.__path__)}
 
