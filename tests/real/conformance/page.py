@@ -96,7 +96,10 @@ def _table(results: Results) -> Iterator[str]:
 
 def _here(results: Results) -> Iterator[str]:
     yield "flux-core's own schedulers, unmodified and loaded by its own loader, in an instance of"
-    yield "flux-trio, with the same stories: what they break there, and what flux-trio breaks.\n"
+    yield "flux-trio, with the same stories: what they break there, and what flux-trio breaks."
+    yield "`flux-trio exercise sched` drives none of them: it starts a program, which speaks"
+    yield "flux-trio's own wire, and these are modules for flux-core's loader, fluxion three of"
+    yield "them. What its acts ask beyond the stories is not exercised here.\n"
     yield "| scheduler | broken by it | broken by flux-trio's services |"
     yield "|---|---|---|"
     for name, examined in _testees_here(results).items():
