@@ -89,6 +89,7 @@ class Job(msgspec.Struct, eq=False):
     is_expired: bool = False  # that signal was for its time limit: a cancel may follow
     stepped: float = 0.0  # seconds that the wall clock was set by since the start request
     expiration: Time = 0.0  # seconds since the Unix epoch; 0.0 = no limit
+    is_told: bool = False  # the journal has told it since the eventlog was asked for
     started_at: Time | None = None  # seconds since the Unix epoch
     status: int | None = None  # wait(2) status, once known
     resources: ResourceSet | None = None  # R, once read
@@ -158,7 +159,7 @@ class Job(msgspec.Struct, eq=False):
         if self.started_at is None:
             starts = (event.timestamp for event in events if event.name == JobEvent.START)
             self.started_at = next(starts, None)
-        if stored.expiration is not None:
+        if stored.expiration is not None and not self.is_told:
             self.expiration = stored.expiration
         if stored.exception is not None:
             self.killed = True

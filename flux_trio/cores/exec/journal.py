@@ -142,6 +142,7 @@ class Journal(Part):
 
         The job manager may have stored such an event and ended before it sent the event.
         """
+        job.is_told = False
         self._outbox.ask_kvs(
             look_up(job_key(job.id, StoredKey.EVENTLOG.value)), ExpirationRead(job.id)
         )
@@ -164,7 +165,7 @@ class Journal(Part):
             if len(self._updates) > UPDATES_MAX:
                 del self._updates[next(iter(self._updates))]
             return
-        job.expiration = expiration
+        job.expiration, job.is_told = expiration, True
         if job.phase is Phase.RUNNING:
             name = format_fluid(jobid, "f58")
             self._outbox.send(Log(Level.DEBUG, f"updated expiration of {name} to {expiration}"))

@@ -13,18 +13,21 @@ from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, idset_of, key
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import (
     EVENT,
+    OWN,
     errnum,
     job_id,
     logged,
     message,
     payload,
+    received,
     sent,
     topic_of,
+    while_live,
 )
-from flux_trio.judge.engine.view import Place, Seen, view
+from flux_trio.judge.engine.view import Place, Seen, View, view
 from flux_trio.judge.rules.rfc27_hello import what_hello_tells_is_not_granted
 from flux_trio.judge.views.acquiring import NONE
-from flux_trio.judge.views.durable import DURABLE, is_durable
+from flux_trio.judge.views.durable import DURABLE, is_durable, is_overdue
 from flux_trio.judge.views.execution import STARTS, Start
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import GRANTS, OVERLAPS, WRITTEN, Grant, Written
@@ -68,16 +71,35 @@ def free_has_id_and_r(record: Record, _seen: Seen) -> Finding:
     return True
 
 
+def _frees(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
+    """The job of an event or a request; or jobs whose free is not stored as their scheduler leaves:
+    when it is, there is nobody to tell.
+    """
+    if topic_of(record) != topics.JOB_MANAGER_DISCONNECT:
+        found = job_id(record)
+        return [] if found is None else [(found, None)]
+    if getattr(record.message, "sender", "") != seen.facts.scheduler:
+        return []
+    unfreed, manager = seen.all(UNFREED), seen.facts.manager
+    return [(jobid, None) for jobid, n in unfreed.items() if not is_durable(seen, manager, n)]
+
+
 def _fold_unfreed(n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
     if record.kind == EVENT:
         life: Life | None = seen.at(LIFE, job_id(record))
         is_due = life is not None and not life.bypassed and link_of(seen).is_up
         return record.n if is_due else n
-    return n if is_part(record) else None
+    return n if topic_of(record) == topics.SCHED_FREE and is_part(record) else None
 
 
-UNFREED: Final = view(
-    "unfreed", logged("free"), FREED, key=job_id, fold=_fold_unfreed, reads=(LIFE, LINK)
+UNFREED: Final[View] = view(
+    "unfreed",
+    logged("free"),
+    FREED,
+    while_live(OWN, received("request", topics.JOB_MANAGER_DISCONNECT)),
+    parts=_frees,
+    fold=_fold_unfreed,
+    reads=(LIFE, LINK, DURABLE),
 )
 """By job id: the record of its free event, until all of its resources are freed with sched.free."""
 
@@ -106,11 +128,12 @@ def _unfreed(seen: Seen) -> Iterable[Broken]:
     """A scheduler that has said hello since knows nothing of the job, and nobody may be told of an
     event that is not durable: a job manager that ends before has told nobody.
     """
-    link = link_of(seen)
+    link, manager = link_of(seen), seen.facts.manager
     for jobid, n in seen.all(UNFREED).items():
-        if n > max(link.hello, link.manager_gone) and is_durable(seen, seen.facts.manager, n):
+        if n > max(link.hello, link.manager_gone) and is_durable(seen, manager, n):
+            since = n if is_overdue(seen, manager, n) else max(n, seen.may_act_on(manager))
             text = f"job {jobid}: free event, and no final sched.free follows"
-            yield Broken(text, (n,), job=jobid)
+            yield Broken(text, (since,), job=jobid)
 
 
 @RULES.judge("27.free.1", FREED, views=[GRANTS, PARTS, UNFREED, LINK, DURABLE], debts=_unfreed)

@@ -194,7 +194,7 @@ def a_canceled_request_may_come_again(answering: Answering, record: Record, seen
 
 
 def _better_waits(seen: Seen) -> Iterable[Broken]:
-    """In limited mode at its limit: a job that ranks above one that is asked for."""
+    """In limited mode at its limit: a job that ranks above one whose request is not canceled."""
     if seen.facts.limit is None or not link_of(seen).is_up:
         return
     lives = {
@@ -204,8 +204,9 @@ def _better_waits(seen: Seen) -> Iterable[Broken]:
         if life.t_submit  # else the trace does not tell its rank
     }
     asked = {jobid for jobid in lives if is_pending(asked_of(seen, jobid), seen)}
-    if asked and (seen.at(OUTSTANDING) or 0) >= seen.facts.limit:
-        worst = max(asked, key=lambda jobid: rank_of(lives[jobid]))
+    kept = [jobid for jobid in asked if not asked_of(seen, jobid).cancel]
+    if kept and (seen.at(OUTSTANDING) or 0) >= seen.facts.limit:
+        worst = max(kept, key=lambda jobid: rank_of(lives[jobid]))
         for jobid in lives.keys() - asked:
             is_stopped = stop_of(seen, queue_of_job(seen, jobid)) is not None
             if not is_stopped and rank_of(lives[jobid]) < rank_of(lives[worst]):

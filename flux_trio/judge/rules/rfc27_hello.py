@@ -201,7 +201,7 @@ def _unended(seen: Seen) -> Iterable[Broken]:
     if any(call.is_awaited for _, call in left_open(seen, manager, topics.KVS_SERVICES)):
         return
     if link.hello > max(link.hello_ended, link.refused, link.gone) and seen.facts.scheduler:
-        since = max(link.hello, link.hello_said)
+        since = max(link.hello, seen.may_act_on(manager))
         yield Broken("sched-hello: its answers are not ended with ENODATA", (since,))
 
 

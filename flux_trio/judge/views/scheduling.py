@@ -66,8 +66,6 @@ class Link(Live, frozen=True, gc=False):
     hello_routes: tuple[str, ...] = ()
     """The routes of the last hello. If there is a second hop, it distinguishes the scheduler from
     earlier ones with the same name."""
-    hello_said: Place = 0
-    """The job manager last sent an answer to hello."""
     hello_ended: Place = 0
     """The job manager ended the answers to hello with ENODATA."""
     hello_done: Place = 0
@@ -126,9 +124,8 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
         return _after_request(link, found, record.n, taken_up, seen)
     error = errnum(record)
     match topic_of(record), taken_up:
-        case topics.SCHED_HELLO, False if link.is_answered_by(record):
-            ended = record.n if error == Errno.ENODATA else link.hello_ended
-            return link.but(hello_said=record.n, hello_ended=ended)
+        case topics.SCHED_HELLO, False if error == Errno.ENODATA:
+            return link.but(hello_ended=record.n) if link.is_answered_by(record) else link
         case topics.SCHED_HELLO, True if error == Errno.ENODATA:
             return link.but(hello_done=record.n)
         case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
