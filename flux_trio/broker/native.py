@@ -23,11 +23,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
+import trio
 
 from flux_trio.broker.administration import Changes, WriteLog
 from flux_trio.broker.connections import Line, Outgoing, opened_line
 from flux_trio.broker.door_topics import DoorTopics
 from flux_trio.broker.module_methods import ModuleMethods
+from flux_trio.broker.native_credit import Granter
 from flux_trio.broker.native_keys import UnknownKeys, left_out
 from flux_trio.broker.router import Peer, Router
 from flux_trio.messages import (
@@ -49,6 +51,7 @@ from flux_trio.messages import (
 )
 from flux_trio.messages.topics import DISCONNECT, STATS_CLEAR_METHOD, disconnect_of
 from flux_trio.messages.types import NORESPONSE
+from flux_trio.process.groups import error_of_block
 from flux_trio.transports import Connection, ConnectionClosed, ConnectionOverflow, Credentials
 
 CHILDREN_MAX: Final = 1024
@@ -63,6 +66,21 @@ class Speaker(NamedTuple):
     stack: Stack
     userid: int
     rolemask: int
+
+
+class _Outgoing(Outgoing):
+    """The broker's messages to one peer; the granter counts them."""
+
+    def __init__(
+        self, granter: Granter, line: Line, name: str, changes: Changes, stack: Stack
+    ) -> None:
+        super().__init__(line, name, changes, stack)
+        self._granter = granter
+
+    def deliver(self, ref: int, message: Message) -> None:
+        super().deliver(ref, message)
+        if isinstance(message, Response):
+            self._granter.sent(self.name, message)
 
 
 class _Child(NamedTuple):
@@ -97,7 +115,11 @@ async def serve_native_connection(
         line.reads_while_sending = not credentials.rolemask & ROLE_OWNER
         client = _Client(router, line, credentials, shared)
         try:
-            await line.read(client.take)
+            with error_of_block():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.granter.run)
+                    await line.read(client.take)
+                    nursery.cancel_scope.cancel()
         finally:
             client.leave()
             await connection.aclose(line.dropped or router.ends)
@@ -114,6 +136,7 @@ class _Client:
         self._credentials = credentials
         self._shared = shared
         self._children: dict[Speaker, _Child] = {}
+        self.granter: Final = Granter(router, line.connection)
         self._ntaken = 0  # children so far
         self._root = self._add(Speaker((), credentials.userid, credentials.rolemask), line.name)
         self._root.peer.drop, self._root.peer.token = line.drop, credentials.token
@@ -175,7 +198,7 @@ class _Client:
             child = self._of_cancel(child, speaker, request)
             if request.wants_response:
                 child.called.add(called)
-            self._router.route(child.peer, request)
+            self._router.route(child.peer, self.granter.opens(child.peer.name, request))
 
     def _speaker(self, stack: Stack, userid: int, rolemask: int) -> Speaker:
         """Return who speaks. The owner says it in the message; a guest is the guest."""
@@ -196,7 +219,7 @@ class _Client:
     def _add(self, speaker: Speaker, name: str) -> _Child:
         speaks_for = Credentials(speaker.userid, speaker.rolemask, self._credentials.name)
         changes = Changes(speaks_for, self._line.write_log)
-        outgoing = Outgoing(self._line, name, changes, speaker.stack)
+        outgoing = _Outgoing(self.granter, self._line, name, changes, speaker.stack)
         child = _Child(outgoing.make_peer(speaker.userid, speaker.rolemask), outgoing, set())
         self._children[speaker] = child
         self._router.add(child.peer)
@@ -239,6 +262,7 @@ class _Client:
             del self._children[speaker]
             self._router.remove(child.peer)
             self._line.open.forget(child.peer.name)
+            self.granter.forget(child.peer.name)
 
     def _answer(self, request: Request, method: Callable[[Request], Payload]) -> None:
         try:

@@ -33,12 +33,17 @@ class Credit(msgspec.Struct):
 
     def allows(self, wanted: int) -> int:
         """Return how many of `wanted` responses may be sent now."""
-        return wanted if self.left is None else min(wanted, self.left)
+        return wanted if self.left is None else max(0, min(wanted, self.left))
 
     def spend(self, count: int = 1) -> None:
         """Count responses that were sent; there must have been credit for them."""
         if self.left is not None:
             assert count <= self.left, f"{count} responses sent with credit for {self.left}"
+            self.left -= count
+
+    def overdraw(self, count: int) -> None:
+        """Count further responses that go with one for which there was credit."""
+        if self.left is not None:
             self.left -= count
 
     def add(self, more: int) -> None:

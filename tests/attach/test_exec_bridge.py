@@ -276,13 +276,10 @@ def test_input_for_tasks_that_have_ended_is_taken(script: BridgeScript) -> None:
     assert input_answers(script) == [(3, 0, None)]
 
 
-def test_input_for_a_job_that_is_over_is_no_service_some_time_later(script: BridgeScript) -> None:
+def test_input_for_a_job_that_is_over_is_no_service(script: BridgeScript) -> None:
     script.ended()
     stdin(script)
-    assert input_answers(script) == [(3, 0, None)]
-    script.later()
-    stdin(script)
-    assert input_answers(script)[1:] == [(3, ENOSYS, "no method stdin in service 1000-shell-f8")]
+    assert input_answers(script) == [(3, ENOSYS, "no method stdin in service 1000-shell-f8")]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ def test_job_that_was_canceled_meanwhile_is_ended() -> None:
     assert list(script.kvs.spaces) == ["primary"]
     assert script.output()["stdout"] == "hello\n"
     assert script.events()[-2:] == ["complete", "done"]
-    script.later()
     assert [each.topic for each in script.sent] == ["service.add", "service.remove"]
 
 

@@ -75,7 +75,6 @@ def test_end_is_told_when_the_namespace_is_at_its_place(running: BridgeScript) -
     assert running.events() == ENDED
     assert running.output() == {"stdout": "hello\n", "stderr": "", "eof": "stdoutstderr"}
     assert not running.text(PLACES)
-    running.later()
     assert running.pop("service.remove").payload == {"service": "1000-shell-f8"}
 
 
@@ -170,7 +169,6 @@ def test_start_that_is_asked_again_changes_nothing_in_the_room(running: BridgeSc
     running.start(reattach=True)
     running.files[7, 0, "stdout"] += b"two\n"
     running.ended()
-    running.later()
     assert [each.topic for each in running.sent] == ["service.add", "service.remove"]
     assert running.output() == {"stdout": "one\ntwo\n", "stderr": "", "eof": "stdoutstderr"}
     assert running.events() == ENDED

@@ -14,6 +14,7 @@ import trio.testing
 
 from flux_trio.broker import Handle, NativeShared, connections, serve_native_connection
 from flux_trio.broker.native import CHILDREN_MAX
+from flux_trio.broker.native_credit import WATCH_CREDIT
 from flux_trio.messages import (
     ROLE_LOCAL,
     ROLE_OWNER,
@@ -25,6 +26,7 @@ from flux_trio.messages import (
     end_of_stream,
     respond,
     respond_stream,
+    topics,
 )
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record
@@ -404,6 +406,38 @@ async def test_the_owner_is_read_without_a_pause_while_answers_wait(
     await trio.testing.wait_all_tasks_blocked()
     assert [each.topic for each in door.heard] == ["stream.note"]
     assert trio.current_time() == began
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+async def test_a_watch_is_granted_credit_as_its_program_reads(door: Door, is_behind: bool) -> None:
+    asked: list[Request] = []
+
+    async def watched(
+        handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        handle.register("job-info")
+        task_status.started()
+        while True:
+            for request in await handle.receive():
+                assert isinstance(request, Request)
+                asked.append(request)
+                for line in range(WATCH_CREDIT if request.topic == topics.INFO_WATCH else 0):
+                    handle.answer(respond_stream(request, {"event": str(line)}))
+
+    await door.load("job-info", watched)
+    client = await door.connect()
+    for matchtag in range(2, BEHIND_MESSAGES + 3 if is_behind else 2):
+        client.ask("echo.back", None, matchtag)
+    client.ask(topics.INFO_WATCH, {"id": 1, "path": "eventlog", "flags": 0}, 1, flags=STREAMING)
+    await trio.testing.wait_all_tasks_blocked()
+    granted = [(each.topic, each.payload) for each in asked[1:]]
+    grant = {"matchtag": 1, "credit": WATCH_CREDIT}
+    assert isinstance(asked[0].payload, dict)
+    assert asked[0].payload["credit"] == WATCH_CREDIT
+    assert granted == ([] if is_behind else [(topics.credit_of(topics.INFO_WATCH), grant)])
+    await client.come()
+    await trio.testing.wait_all_tasks_blocked()
+    assert [each.payload for each in asked[1:]] == [grant]
 
 
 async def test_a_module_tells_what_its_process_has_used(door: Door) -> None:

@@ -141,8 +141,7 @@ def test_the_last_events_come_with_the_end_and_the_name_is_given_back() -> None:
     shell_exit, complete, _ = parse_eventlog(script.kvs[LOG])[4:]
     assert shell_exit.context == {"rank": 1, "wait_status": 256}
     assert complete.context == {"status": 256}
-    assert names(actions) == []
-    assert names(script.fire(actions)) == [("broker.unregister", {"service": SHELL})]
+    assert names(actions) == [("broker.unregister", {"service": SHELL})]
 
 
 def test_in_a_kvs_where_the_namespace_is_a_view_nothing_is_linked_and_moved() -> None:
@@ -397,34 +396,20 @@ def test_writes_that_wait_are_bounded() -> None:
     assert refused.errnum == Errno.EAGAIN
 
 
-def test_input_of_a_job_that_has_ended_is_taken_for_some_time() -> None:
-    """A program that is refused fails, though it only has come late."""
+def test_input_of_tasks_that_have_ended_is_taken_until_the_job_is_over() -> None:
+    """A program that is refused fails, though it has only come late."""
     script = running()
     script(asked(STDIN, data("a")))
     script(asked(STDIN, data("b")))
-    actions = done(script)
-    for by in (asked, asked_by_guest):
-        (late,) = script(by(STDIN, data("c")))
-        assert late.errnum == (0 if by is asked else Errno.EPERM)
+    script.held = {"kvs.commit"}
+    done(script)
+    (late,) = script(asked(STDIN, data("c")))
+    assert late.errnum == 0
     answers = script(Fed(7, open=False))
     assert [each.errnum for each in answers] == [0, 0]
-    script.fire(actions)
+    script.let_go()
     (later,) = script(asked(STDIN, data("d")))
     assert later.errnum == Errno.ENOSYS
-
-
-def test_a_job_that_runs_once_more_has_the_name_still() -> None:
-    script = running()
-    actions = done(script)
-    script.next_manager()
-    script.kvs.clear()  # its end is not known any more
-    again = script.start(7, jobspec("cat", ntasks=2), resources({1: 1, 3: 1}))
-    again += script(Started(7))
-    assert names(again) == []
-    assert names(script.fire(actions)) == []
-    script(asked(STDIN, data("a")))
-    (answer,) = script(Fed(7, open=True))
-    assert answer.errnum == 0
 
 
 @pytest.mark.parametrize(

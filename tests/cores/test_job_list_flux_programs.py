@@ -601,3 +601,25 @@ def test_a_job_that_goes_back_to_priority_keeps_the_times_of_its_first_way(
     assert after["priority"] == 20
     for name in ("t_depend", "t_priority", "t_sched"):
         assert after[name] == before[name] < 2000.0
+
+
+def test_an_entry_of_many_lines_uses_the_credit_of_all_of_them(listed: ListedJobs) -> None:
+    """The rest waits until as many responses are granted as were sent."""
+    events = [
+        Event(5.0, "header", {"version": 1}),
+        piece("a\nb\nc\nd\n"),
+        piece("e\n"),
+        piece("f\n"),
+    ]
+    listed.commit(["put", job_key(3, "guest.output"), format_eventlog(events)])
+    payload = {"id": 3, "path": "guest.output", "flags": 0, "credit": 2}
+
+    def lines(told: list[tuple[int, Any]]) -> list[str]:
+        contexts = [parse_event(each["event"]).context or {} for _, each in told if each]
+        return [each["data"] for each in contexts if "data" in each]
+
+    first = listed.ask(WATCH, payload, streaming=True, tag=5)
+    grants = [{"matchtag": 5, "credit": more} for more in (3, 1, 9)]
+    then = [listed.ask(f"{WATCH}-credit", each, tag=0) for each in grants]
+    assert lines(first) == ["a\n", "b\n", "c\n", "d\n"]
+    assert [lines(each) for each in then] == [[], ["e\n"], ["f\n"]]

@@ -10,9 +10,9 @@ from typing import Any
 from flux_trio.attach.exec.bridge import Bridge, Instance
 from flux_trio.attach.exec.run import OUTPUT_BYTES, SERVICE
 from flux_trio.config import ExecConfig
-from flux_trio.cores.exec.calls import NAMES, POLL
+from flux_trio.cores.exec.calls import POLL
 from flux_trio.cores.exec.core import ExecCore
-from flux_trio.cores.exec.guest import LATE_S, GuestSettings
+from flux_trio.cores.exec.guest import GuestSettings
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput, ShellConnected, ToShell
 from flux_trio.cores.turns import Exit, Log, TimerFired
 from flux_trio.editions import CURRENT
@@ -192,10 +192,6 @@ class BridgeScript:
         return streams
 
     # Carrying
-
-    def later(self) -> None:
-        """Input of jobs that are over is taken no more."""
-        self._actions(self.core.turn(NOW + LATE_S, [TimerFired(NAMES)]))
 
     def core_gets(self, *inputs: Any) -> None:
         self._actions(self.core.turn(NOW, list(inputs)))

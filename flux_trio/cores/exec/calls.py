@@ -140,7 +140,6 @@ class TimerKind(Enum):
     STUCK = "processes that still run long after SIGKILL"
     RETRY = "starts that the shell host could not do"
     POLL = "output that someone follows may have grown"
-    NAMES = "names of services for the input of jobs that are over"
     PLACE = "the service that runs jobs in place of this one may have left"
     AGAIN = "requests that a full inbox has refused"
 
@@ -154,7 +153,7 @@ JobTimer: TypeAlias = Literal[
 
 
 class TimerKey(NamedTuple):
-    """The keys of the exec core's timers; the last five kinds have one timer each."""
+    """The keys of the exec core's timers; the last four kinds have one timer each."""
 
     kind: TimerKind
     id: JobId = 0
@@ -162,7 +161,6 @@ class TimerKey(NamedTuple):
 
 POLL: TimerKey = TimerKey(TimerKind.POLL)
 RETRY: TimerKey = TimerKey(TimerKind.RETRY)
-NAMES: TimerKey = TimerKey(TimerKind.NAMES)
 PLACE: TimerKey = TimerKey(TimerKind.PLACE)
 PLACE_S: Final = 2.0
 """Seconds in which a service that ran jobs in place of this one is back at the next job manager."""

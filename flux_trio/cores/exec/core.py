@@ -344,8 +344,6 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._attachments.poll()
             case TimerKind.RETRY:
                 self._real.retry()
-            case TimerKind.NAMES:
-                self._guests.give_names_back()
             case TimerKind.PLACE:
                 self._manager.ask_place()
             case TimerKind.AGAIN:
@@ -439,13 +437,10 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         """Take standard input, or tell processes, as Flux's own programs ask the job's shell."""
         try:
             jobid = job_of_shell(request.topic)
-            is_table = request.topic.endswith(f".{PROCTABLE_METHOD}")
             if jobid is None or self._jobs.get(jobid) is None:
-                if jobid is not None and not is_table and self._guests.takes_late(request, jobid):
-                    return
                 service, _, method = request.topic.partition(".")
                 raise unknown_method(service, method)
-            if is_table:
+            if request.topic.endswith(f".{PROCTABLE_METHOD}"):
                 self._process_tables.ask(request, jobid, self._real.is_connected)
                 return
             payload = exec_requests.input_in(jobid, request)

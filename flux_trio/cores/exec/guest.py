@@ -30,7 +30,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.exec.attach import Attachments
-from flux_trio.cores.exec.calls import NAMES, ExecOutbox, GuestCall, GuestStep
+from flux_trio.cores.exec.calls import ExecOutbox, GuestCall, GuestStep
 from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase, namespace_of
@@ -49,7 +49,7 @@ from flux_trio.formats import (
     treeobj,
     value_at,
 )
-from flux_trio.formats.meanings import JobId, JsonObject, Time
+from flux_trio.formats.meanings import JobId, JsonObject
 from flux_trio.messages import (
     Errno,
     Flag,
@@ -58,7 +58,6 @@ from flux_trio.messages import (
     Payload,
     Request,
     Response,
-    check_job_access,
     respond,
     topics,
 )
@@ -74,9 +73,6 @@ STDIN_METHOD: Final = "stdin"
 PROCTABLE_METHOD: Final = "proctable"
 COPY_CREDIT: Final = 8  # pieces of a job's output, of 64 KiB at most, on their way to the kvs
 COPIES_MAX: Final = 512  # outputs that are copied at once; more jobs wait for one to end
-LATE_S: Final = 5.0
-"""For how long the input of a job that is over is taken: Flux's programs fail if it is refused, and
-on a busy machine they learn late that a short job has begun."""
 SHELL_SERVICE: Final = "-shell-"
 
 
@@ -93,9 +89,9 @@ def with_input(jobspec: JsonObject) -> JsonObject:
     return jobspec
 
 
-def shell_service(userid: int, jobid: JobId) -> str:
-    """Return the name of the service that takes the standard input of a user's job."""
-    return f"{userid}{SHELL_SERVICE}{format_fluid(jobid, 'f58plain')}"
+def shell_service(job: Job) -> str:
+    """Return the name of the service that takes the job's standard input."""
+    return f"{job.userid}{SHELL_SERVICE}{format_fluid(job.id, 'f58plain')}"
 
 
 def job_of_shell(topic: str) -> JobId | None:
@@ -108,13 +104,6 @@ def job_of_shell(topic: str) -> JobId | None:
         return parse_fluid(jobid)
     except FormatError:
         return None
-
-
-class _Over(msgspec.Struct, frozen=True):
-    """A job that is over, whose input is taken `until` then."""
-
-    userid: int
-    until: Time
 
 
 class GuestSettings(msgspec.Struct, frozen=True):
@@ -143,7 +132,6 @@ class Guests(Part):
     _waiting: dict[JobId, None]
     _readers: dict[JobId, list[Request]]
     _changed: dict[JobId, None]
-    _over: dict[JobId, _Over]
 
     def __init__(
         self,
@@ -168,7 +156,6 @@ class Guests(Part):
         self._waiting = {}  # jobs that wait for one of them to end, in order
         self._readers = {}  # who wait until what is there is stored
         self._changed = {}  # namespaces to look at when all inputs of the turn are taken
-        self._over = {}  # in the order in which they ended
 
     # A namespace is made
 
@@ -306,7 +293,7 @@ class Guests(Part):
         now, guest.is_started = self._outbox.now, False
         assert job.resources is not None
         shell = exec_requests.ShellInit(
-            shell_service(job.userid, job.id), self._leader(job), len(job.resources.ranks)
+            shell_service(job), self._leader(job), len(job.resources.ranks)
         )
         job.contents.limit = job.output_limit
         if "shell.init" not in job.contents.names:
@@ -314,9 +301,7 @@ class Guests(Part):
             job.contents.more += self._inputs.begins(job)
         job.contents.shells_started(now, shell, job.nodes)
         guest.has_service = True
-        service = shell_service(job.userid, job.id)
-        if self._over.pop(job.id, None) is None:
-            self._outbox.send(_named(topics.BROKER_REGISTER, service))
+        self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
         is_over = job.phase is Phase.STORING
         if self._settings.is_stored or guest.is_read or job.reattach or is_over:
             self._copy(job, guest)
@@ -416,29 +401,8 @@ class Guests(Part):
             self._ncopied -= 1
         guest.copying, guest.is_current = Copying.DONE, True
         if guest.has_service:
-            self._over[job.id] = over = _Over(job.userid, self._outbox.now + LATE_S)
-            if len(self._over) == 1:
-                self._outbox.set_timer(NAMES, over.until)
+            self._outbox.send(_named(topics.BROKER_UNREGISTER, shell_service(job)))
         self._go_on(job, guest)
-
-    def give_names_back(self) -> None:
-        """Take no input any more of jobs that have been over for long."""
-        for jobid, over in list(self._over.items()):
-            if over.until > self._outbox.now:
-                self._outbox.set_timer(NAMES, over.until)
-                return
-            del self._over[jobid]
-            service = shell_service(over.userid, jobid)
-            self._outbox.send(_named(topics.BROKER_UNREGISTER, service))
-
-    def takes_late(self, request: Request, jobid: JobId) -> bool:
-        """Take input of a job that is over, which nobody reads. Raises FluxError(EPERM)."""
-        over = self._over.get(jobid)
-        if over is None:
-            return False
-        check_job_access(request, over.userid)
-        self._outbox.send(respond(request))
-        return True
 
     def forget(self, job: Job) -> None:
         """Forget the namespace of a job whose end was told, or that is not launched after all."""

@@ -20,6 +20,7 @@ programs wait until what was there when they came is stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -112,20 +113,19 @@ class _Watch(JobStream):
         """
         return self.flags is not None and self.is_last and self.has_run and self.path != OUTPUT
 
-    def pop_lines(self) -> list[str]:
-        """Remove and return the next whole lines, as many as there is credit for."""
-        lines = []
+    def pop_lines(self) -> Iterator[str]:
+        """Remove and yield the next whole lines, as long as there is credit."""
         newline = 0 if self.flags is None else 1  # flux-core's lines keep theirs
         end = self.held.find("\n", self.at) + 1
         while end and self.credit.allows(1):
-            lines.append(self.held[self.at : end - 1 + newline])
+            line = self.held[self.at : end - 1 + newline]
             self.credit.spend()
             self.chars_sent += end - self.at
             self.at = end
+            yield line
             end = self.held.find("\n", end) + 1
         if self.at == len(self.held):
             self.held, self.at = "", 0
-        return lines
 
     @property
     def has_line(self) -> bool:
@@ -312,6 +312,7 @@ class Watches(Part):
             if watch.path == OUTPUT and watch.flags is not None:
                 with suppress(FormatError):  # its reader sees what is damaged
                     lines = [*map(format_event, watch.lines.of_stored(parse_event(line)))]
+                watch.credit.overdraw(len(lines) - 1)
             for each in lines:
                 self._send_line(watch, each)
             if watch.is_last and watch.path == EVENTLOG and _is_clean(line):
