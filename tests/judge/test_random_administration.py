@@ -41,7 +41,7 @@ def test_nobody_is_accused_of_what_others_do(seed: int, request: pytest.FixtureR
     draw = random.Random(seed)
 
     async def play(stage: Stage) -> None:
-        await Administrator(stage, draw).work()
+        await Administrator(stage, draw, config.edition_value).work()
 
     config = replace(draw_config(draw), edition=edition)
     trace = play_on(play, config, seed, machine())

@@ -18,6 +18,7 @@ from typing import Any, Final
 import trio
 
 from flux_trio.config import Config, read_config
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Errno, FluxError, topics
 from tests.support.scenarios import Stage
@@ -26,6 +27,7 @@ from tests.support.strange_services import (
     RUNS_S,
     SCHED_LIES,
     ExecutionService,
+    acquiring,
     schedule_badly,
 )
 
@@ -103,8 +105,9 @@ class Administrator:
     runs_s: tuple[float, ...] = RUNS_S
     durations_s: tuple[float, ...] = (0.0, 10.0, 100.0)
 
-    def __init__(self, stage: Stage, draw: random.Random) -> None:
+    def __init__(self, stage: Stage, draw: random.Random, edition: Edition = CLASSIC) -> None:
         self.stage = stage
+        self.edition = edition
         self.random = draw
         self.jobs: list[int] = []
         self.queues: list[str] = []  # that may be there: those of the last configuration
@@ -330,7 +333,7 @@ class Administrator:
         self._others = others = AsyncExitStack()
         handle = await others.enter_async_context(self.stage.instance.connect(name))
         lie = self.random.choice(EXEC_LIES) if name == BAD_EXEC else None
-        service = ExecutionService(handle, name, self.random, lie)
+        service = ExecutionService(handle, name, self.random, lie, self.edition)
         scope = trio.CancelScope()
         others.callback(scope.cancel)
         self._nursery.start_soon(service.run, scope)
@@ -347,14 +350,14 @@ class Administrator:
         await self.pause()
         async with self.stage.instance.connect(BAD_SCHED) as handle:
             with trio.move_on_after(self.random.choice((0.5, 10.0))):
-                await schedule_badly(handle, self.random.choice(SCHED_LIES))
+                await schedule_badly(handle, self.random.choice(SCHED_LIES), self.edition)
         await self.pause()
         await self.stage.instance.supervisor.load("sched")
 
     async def acquire_again(self) -> None:
         """Somebody acquires what the scheduler has; he is refused, and leaves."""
         async with self.stage.instance.connect(INTRUDER) as handle:
-            async with handle.stream(topics.RESOURCE_ACQUIRE, {"group": "default"}) as told:
+            async with handle.stream(topics.RESOURCE_ACQUIRE, acquiring(self.edition)) as told:
                 async for _ in told:
                     break
             await self.pause()

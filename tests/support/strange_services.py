@@ -10,8 +10,10 @@ from typing import Any, Final
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.formats import Idset, job_key, parse_r
-from flux_trio.messages import Event, FluxError, Request, Response, topics
+from flux_trio.editions import Edition
+from flux_trio.editions.rfc28 import Acquire
+from flux_trio.formats import Idset, ResourceSet, job_key, parse_r
+from flux_trio.messages import Event, FluxError, Payload, Request, Response, topics
 from tests.support.kvs_words import lookup_of, value_of
 
 RUNS_S: Final = (0.0, 0.5, 2.0, 15.0, 60.0, 200.0)
@@ -42,11 +44,14 @@ SCHED_LIES: Final[tuple[Lie, ...]] = (
 class ExecutionService:
     """An execution service that pretends to run jobs; with a lie, it answers each start so."""
 
-    def __init__(self, handle: Handle, name: str, draw: random.Random, lie: Lie | None) -> None:
+    def __init__(
+        self, handle: Handle, name: str, draw: random.Random, lie: Lie | None, edition: Edition
+    ) -> None:
         self._handle = handle
         self._name = name
         self._random = draw
         self._lie = lie
+        self._edition = edition
         self._life = 0  # of the job manager
         self._running: dict[int, trio.CancelScope] = {}
 
@@ -95,18 +100,27 @@ class ExecutionService:
         jobid = _job_of(start)
         if not _payload_of(start)["reattach"]:
             self._say(start, life, "start")
+        elif self._edition.tells_reattached:
+            self._say(start, life, "reattached")
         self._running[jobid] = scope = trio.CancelScope()
         with scope:
             await trio.sleep(self._random.choice(RUNS_S))
         if self._running.get(jobid) is scope:
             del self._running[jobid]
-        text = value_of(await self._handle.call(topics.KVS_LOOKUP, lookup_of(job_key(jobid, "R"))))
+        left = list((await self._resources_of(start)).ranks)
         self._say(start, life, "finish", status=0)
-        left = list(parse_r(text).ranks)
         if len(left) > 1 and self._random.random() < 0.5:
             self._say(start, life, "release", ranks=str(left.pop()), final=False)
             await trio.sleep(self._random.choice((0.0, 1.0)))
         self._say(start, life, "release", ranks=str(Idset.of(left)), final=True)
+
+    async def _resources_of(self, start: Request) -> ResourceSet:
+        """Return the R of the request, as today's editions have it, or the one that is stored."""
+        found = _payload_of(start).get("R")
+        if found is not None:
+            return ResourceSet.parse(found)
+        stored = lookup_of(job_key(_job_of(start), "R"))
+        return parse_r(value_of(await self._handle.call(topics.KVS_LOOKUP, stored)))
 
     def _say(self, start: Request, life: int, kind: str, **data: Any) -> None:
         if life == self._life:
@@ -114,10 +128,15 @@ class ExecutionService:
             self._handle.send(answer_to(start, told))
 
 
-async def schedule_badly(handle: Handle, lie: Lie) -> None:
+def acquiring(edition: Edition) -> Payload:
+    """Return the payload of resource.acquire."""
+    return edition.acquire.write(Acquire("default"))
+
+
+async def schedule_badly(handle: Handle, lie: Lie, edition: Edition) -> None:
     """Serve as the scheduler, and answer the first sched.alloc with a lie."""
     handle.register(topics.SCHED)
-    async with handle.stream(topics.RESOURCE_ACQUIRE, {"group": "default"}) as told:
+    async with handle.stream(topics.RESOURCE_ACQUIRE, acquiring(edition)) as told:
         await anext(told)
         async with handle.stream(topics.SCHED_HELLO) as jobs:
             async for _ in jobs:
