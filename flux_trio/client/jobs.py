@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -22,7 +21,8 @@ from flux_trio.process.exit_code import exit_code
 
 # What knows the states and events of jobs is imported when it is needed: commands start quicker.
 
-RETRY_S: Final = 0.2  # while there is no execution service
+OUTPUT: Final = "guest.output"
+RETRY_S: Final = 0.2  # while there is no service job-info
 TRIES_MAX: Final = 25  # tries without output in between
 NEVER_RAN: Final = 1  # exit code of a job without processes
 
@@ -210,22 +210,19 @@ async def read_output(client: Connection, jobid: int) -> AsyncGenerator[Piece, N
     """Yield the output of a job that has started.
 
     A slow reader loses nothing: the instance sends more only after the output so far was read. If
-    the execution service is reloaded, the output goes on where it was. Raises FluxError.
+    the service job-info is reloaded, the output goes on where it was. Raises FluxError.
     """
     seen: Counter[tuple[str, str]] = Counter()  # bytes by stream and task
     tries = 0
     while True:
         passed: Counter[tuple[str, str]] = Counter()
         try:
-            async with client.stream(
-                topics.EXEC_ATTACH,
-                {"id": jobid},
-                cancel_topic=topics.EXEC_ATTACH_CANCEL,
-                credit=True,
-            ) as responses:
+            async with watch_eventlog(client, jobid, OUTPUT) as responses:
                 async for response in responses:
                     tries = 0
-                    piece = _piece(response)
+                    piece = _piece_of(jobid, response["event"])
+                    if piece is None:
+                        continue
                     key = piece.stream, piece.rank
                     new = piece.data[max(0, seen[key] - passed[key]) :]
                     passed[key] += len(piece.data)
@@ -260,8 +257,21 @@ async def list_jobs(
     return found[:limit] if limit else found
 
 
-def _piece(response: dict[str, Any]) -> Piece:
-    """Return one RFC 24 data event."""
-    text: str = response["data"]
-    data = base64.b64decode(text) if response.get("encoding") == "base64" else text.encode()
-    return Piece(response["stream"], response["rank"], data, response.get("note"))
+def _piece_of(jobid: int, line: str) -> Piece | None:
+    """Return what an event of RFC 24 has for a reader: output, or a message about it.
+
+    Raises FluxError(EPROTO) for what is damaged.
+    """
+    from flux_trio.editions import rfc24
+
+    try:
+        event = parse_event(line)
+        context = event.context or {}
+        if event.name == rfc24.LOG:
+            return Piece("stderr", "0", b"", rfc24.message_in(context).message)
+        if event.name != rfc24.DATA or not rfc24.has_data(context):
+            return None
+        return Piece(*rfc24.place_in(context), rfc24.bytes_of(context))
+    except ValueError as error:
+        text = f"job {format_fluid(jobid, 'f58')}: output: {error}"
+        raise FluxError(Errno.EPROTO, text) from None

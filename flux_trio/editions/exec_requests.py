@@ -9,7 +9,6 @@ import msgspec
 
 from flux_trio.editions import rfc24
 from flux_trio.editions.codec import codec
-from flux_trio.editions.common import CreditKey
 from flux_trio.formats import taskmap_blocks
 from flux_trio.formats.meanings import JobId, Time
 from flux_trio.messages import Errno, FluxError, Request, expect_payload
@@ -51,13 +50,6 @@ class ProcessTable(msgspec.Struct, frozen=True):
     ids: list[int]  # of the tasks
     pids: list[int]
     ranks: list[int]
-
-
-class Attach(msgspec.Struct, frozen=True):
-    """The <service>.attach request; the responses are RFC 24's."""
-
-    id: JobId
-    credit: CreditKey | None = None
 
 
 class Override(msgspec.Struct, frozen=True):
@@ -155,7 +147,6 @@ INPUT: Final = codec(Input)
 INPUT_TAKEN: Final = codec(InputTaken)
 PROCESS_TABLE: Final = codec(ProcessTable)
 COPY: Final = codec(Copy)
-ATTACH: Final = codec(Attach)
 OVERRIDE: Final = codec(Override)
 EXPIRATION: Final = codec(Expiration)
 PLACE: Final = codec(ExecPlace)

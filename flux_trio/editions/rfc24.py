@@ -1,8 +1,5 @@
 """RFC 24, Flux Job Standard I/O: the contexts of the events of an output eventlog.
 
-The responses of `job-exec.attach` are contexts of data events too. `note` in them is our own: it
-tells a person something about the output, and has no data; `level` is how grave it is.
-
 Bytes are base64 in a data event if they are not UTF-8, or if JSON would need more than twice as
 many bytes for them (it does for zeros).
 """
@@ -16,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.messages import Level, Response
+from flux_trio.messages import Level
 
 HEADER: Final = "header"
 DATA: Final = "data"
@@ -44,8 +41,6 @@ class Data(msgspec.Struct, frozen=True):
     data: str | None = None
     encoding: str | None = None  # "base64", or absent for text
     eof: bool | None = None
-    note: str | None = None
-    level: int | None = None
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -61,10 +56,6 @@ class Message(msgspec.Struct, frozen=True):
 
     level: int
     message: str
-
-    def piece(self) -> Data:
-        """The response of `job-exec.attach` that tells it."""
-        return Data("stderr", "0", "", note=self.message, level=self.level)
 
 
 _ESCAPED: Final = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
@@ -126,12 +117,6 @@ def bytes_of(context: Mapping[str, Any]) -> bytes:
         return base64.b64decode(data, validate=True)
     except binascii.Error as error:
         raise ValueError(f"data: expected base64: {error}") from None
-
-
-def piece_in(message: Response) -> dict[str, Any] | None:
-    """The context of a data event in a response with output; None if there is none."""
-    payload = message.payload
-    return payload if isinstance(payload, dict) and has_data(payload) else None
 
 
 def has_data(context: Mapping[str, Any]) -> bool:

@@ -192,8 +192,6 @@ RESOURCE_OFFLINE_EVENT: Final = "resource-offline"
 RESOURCE_ONLINE_EVENT: Final = "resource-online"
 
 # Execution: output and input of a running job
-EXEC_ATTACH: Final = "job-exec.attach"
-EXEC_ATTACH_CANCEL: Final = "job-exec.attach-cancel"
 EXEC_INPUT: Final = "job-exec.input"
 EXEC_KILL: Final = "job-exec.kill"
 EXEC_COPY: Final = "job-exec.copy"
@@ -238,7 +236,7 @@ STREAMS: Final = frozenset(
     {
         *(SCHED_HELLO, RESOURCE_ACQUIRE, JOB_JOURNAL, JOB_EVENTS, LIST_LIST, INFO_WATCH),
         *(KVS_OWN.watch, STORE_OWN.watch, KVS_WATCH_LOOKUP),
-        *(EXEC_ATTACH, LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET, INFO_UPDATES),
+        *(LOG_DMESG, MODULE_TRACE, LIST_STATS, CONFIG_GET, INFO_UPDATES),
         RESOURCE_JOURNAL,
         # of flux-core alone
         "groups.get",

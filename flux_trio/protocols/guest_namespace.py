@@ -4,6 +4,8 @@ It is OPEN once the namespace is there, has its first events, and is linked at i
 job. No start is told before. When the job is over, the content is moved to that place, and only
 then is the end told. Who is killed before has told nothing of the end, and his successor is asked
 again. The namespace is removed last: while it is there, a successor finds it.
+
+A namespace without a name is OPEN at once, and its content is written at its place.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ class NamespaceState(Member):
 
 
 class NamespaceEvent(Member):
+    UNNAMED = "it has no name: its content is written at its place"
     NOTHING = "nothing at its place, or the link to a namespace"
     MOVED = "its content is at its place"
     MADE = "namespace made"
     EXISTS = "namespace was there"
     READ = "what was there is read"
     WRITTEN = "all that waited is written"
+    IN_PLACE = "all that waited is written, at its place"
     LINKED = "linked"
     RELEASED = "final release of the job"
     ROOT = "root of its namespace"
@@ -49,14 +53,19 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
     _S.FINDING,
     {
         # MOVED: an earlier service was killed after it had moved the content; the rest is due
-        _S.FINDING: {_E.NOTHING: _S.MAKING, _E.MOVED: _S.REMOVING, _E.FAILED: _S.BROKEN},
+        _S.FINDING: {
+            _E.UNNAMED: _S.OPEN,
+            _E.NOTHING: _S.MAKING,
+            _E.MOVED: _S.REMOVING,
+            _E.FAILED: _S.BROKEN,
+        },
         _S.MAKING: {_E.MADE: _S.FURNISHING, _E.EXISTS: _S.READING, _E.FAILED: _S.BROKEN},
         _S.READING: {_E.READ: _S.FURNISHING, _E.FAILED: _S.BROKEN},
         _S.FURNISHING: {_E.WRITTEN: _S.LINKING, _E.FAILED: _S.BROKEN},
         _S.LINKING: {_E.LINKED: _S.OPEN, _E.FAILED: _S.BROKEN},
         _S.OPEN: {_E.RELEASED: _S.ENDING},
         # from here on an error ends the namespace: the job's resources must not wait for it
-        _S.ENDING: {_E.WRITTEN: _S.ROOTING},
+        _S.ENDING: {_E.WRITTEN: _S.ROOTING, _E.IN_PLACE: _S.CLOSED},
         _S.ROOTING: {_E.ROOT: _S.MOVING, _E.FAILED: _S.CLOSED},
         _S.MOVING: {_E.MOVED: _S.REMOVING, _E.FAILED: _S.CLOSED},
         _S.REMOVING: {_E.REMOVED: _S.CLOSED},  # also if it was not there any more

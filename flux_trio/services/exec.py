@@ -115,7 +115,7 @@ def _read_all(directory: Path, reads: Iterable[ReadOutput]) -> list[OutputRead]:
             )
         return [
             OutputRead(
-                read.key,
+                read.number,
                 read.id,
                 tuple(chunk for part in read.parts for chunk in _read(jobs, read.id, part)),
             )

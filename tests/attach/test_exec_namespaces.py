@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.exec.guest import COPY_CREDIT as CREDIT
 from flux_trio.cores.exec.guest_contents import PLACES
+from flux_trio.cores.exec.output import WHOLE_BYTES
 from flux_trio.messages import Errno
 from flux_trio.shell.protocol import Attach, Signal, Start
 from tests.support.bridge_script import BridgeScript
@@ -242,23 +242,26 @@ def test_cancel_ends_the_job(running: BridgeScript) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, "3"])
-def test_pieces_that_leave_nothing_to_write_give_their_credit_back(limit: str | None) -> None:
+def test_output_that_leaves_nothing_to_write_makes_room_for_more(
+    limit: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are beyond the limit, or in the namespace since before: else the job would never end."""
+    monkeypatch.setattr("flux_trio.cores.exec.copying.COPY_BYTES_MAX", WHOLE_BYTES + 2 * 5)
     attributes = {} if limit is None else {"system.shell.options.output.limit": limit}
     script = BridgeScript()
     script.start(spec=jobspec("true", attributes=attributes))
     script.launched()
-    for _ in range(3 * CREDIT):
+    for _ in range(12):
         script.files[7, 0, "stdout"] = script.files.get((7, 0, "stdout"), b"") + b"line\n"
         script.poll()
     following = BridgeScript(script.kvs)
     following.files = script.files
     following.start(spec=jobspec("true", attributes=attributes), reattach=True)
     following.launched()
-    for _ in range(3 * CREDIT):
+    for _ in range(12):
         following.files[7, 0, "stdout"] += b"line\n"
         following.poll()
     following.ended()
     assert following.answers()[-2:] == [("finish", {"status": 0}), RELEASED]
-    whole = "line\n" * 6 * CREDIT
+    whole = "line\n" * 24
     assert following.output()["stdout"] == (whole if limit is None else whole[:3])

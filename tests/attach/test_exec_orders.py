@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.exec import guest
+from flux_trio.cores.exec import copying
+from flux_trio.cores.exec.output import WHOLE_BYTES
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellLost
 from flux_trio.formats import format_eventlog, job_key
-from flux_trio.messages import Request, Response
 from flux_trio.shell.protocol import Ack, Attach, Done, Signal, Start, Started, TaskSize, Unknown
 from tests.support.asking import OWNER_USERID
-from tests.support.bridge_script import SERVICE, BridgeScript
+from tests.support.bridge_script import BridgeScript
 from tests.support.eventlogs import ending, event, raised, running
 from tests.support.exec_script import job_exception, jobspec
 from tests.support.flux_kvs import FluxKvs
@@ -28,32 +28,8 @@ SEEDS = 120
 ACTS = 60
 JOBS = range(7, 11)
 LAST = 20  # a job that finds everything free
-CREDIT = 2
 LIMIT = 12  # bytes of output that every second job may have
 TERMINATED = 143 << 8
-
-
-class Service(BridgeScript):
-    """A service, and what its bridge gives and gets of streams of output: credit and pieces."""
-
-    def _begin(self, kvs: FluxKvs | None) -> None:
-        self.credit: Counter[int] = Counter()  # by matchtag, beyond the window
-        self.npieces: Counter[int] = Counter()
-        super()._begin(kvs)
-        self._from_core = self.bridge.from_core
-        self.bridge.from_core = self._count  # type: ignore[method-assign]
-
-    def _carry(self, sent: Any) -> None:
-        for request in sent.to_core:
-            if isinstance(request, Request) and request.topic == f"{SERVICE}.attach-credit":
-                grant: Any = request.payload
-                self.credit[grant["matchtag"]] += grant["credit"]
-        super()._carry(sent)
-
-    def _count(self, now: float, message: Any) -> Any:
-        if isinstance(message, Response) and message.topic == f"{SERVICE}.attach":
-            self.npieces[message.matchtag] += not message.errnum
-        return self._from_core(now, message)
 
 
 class World:
@@ -79,7 +55,7 @@ class World:
     def begin(self) -> None:
         """A service begins; flux-core asks it for the jobs that run."""
         self.nshell = self.ntold = 0
-        self.service = Service(self.kvs)
+        self.service = BridgeScript(self.kvs)
         self.service.files = self.files
         for jobid in sorted(self.asked - self.canceled - self.ends.keys()):
             self.ask(jobid)
@@ -198,8 +174,6 @@ class World:
                     released = event("release", ranks="0", final=True)
                     self.service.tell_journal(jobid, released)
         self.ntold = len(self.service.told)
-        for tag, credit in self.service.credit.items():
-            assert credit <= self.service.npieces[tag], "more credit than pieces and the window"
 
     def act(self) -> None:
         acts = {
@@ -239,9 +213,9 @@ class World:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window and a number of streams that are soon used up."""
-    monkeypatch.setattr(guest, "COPY_CREDIT", CREDIT)
-    monkeypatch.setattr(guest, "COPIES_MAX", 2)
+    """Room for output and a number of copies that are soon used up."""
+    monkeypatch.setattr(copying, "COPY_BYTES_MAX", WHOLE_BYTES + 8)
+    monkeypatch.setattr(copying, "COPIES_MAX", 2)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -265,7 +239,7 @@ def test_each_end_is_told_once_and_output_is_whole_in_every_order(seed: int) -> 
     assert not world.running()
     world.ask(LAST)  # no slot is taken by what was before
     world.host()
-    for _ in range(3 * CREDIT):
+    for _ in range(6):
         world.write()
     world.rest()
     assert world.ends[LAST] == world.finishes[LAST] == 1

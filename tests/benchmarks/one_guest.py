@@ -174,7 +174,8 @@ async def watches(guest: Guest) -> None:
 
 async def attaches(guest: Guest) -> None:
     """Streams of output, as many as may be."""
-    await guest.flood(_request(topics.EXEC_ATTACH, {"id": guest.jobid}, streaming=True))
+    payload = {"id": guest.jobid, "path": "guest.output"}
+    await guest.flood(_request(topics.INFO_WATCH, payload, streaming=True))
 
 
 async def lists(guest: Guest) -> None:

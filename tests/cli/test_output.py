@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import anyio
 import pytest
 
-from flux_trio.client import find_instance, jobs, open_client
-from flux_trio.formats import parse_fluid
+from flux_trio.client import find_instance, open_client
+from flux_trio.formats import job_key, parse_fluid
 from flux_trio.messages import topics
 from tests.support.instance import DEADLINE_S, RunningInstance, running_instance
 
@@ -83,9 +84,9 @@ def test_other_calls_of_a_connection_go_on_while_a_reader_of_it_pauses(
     async def read() -> int:
         async with (
             open_client(*find_instance(instance.env)) as client,
-            client.stream(topics.EXEC_ATTACH, {"id": jobid}, credit=True) as pieces,
+            aclosing(client.job(jobid).output()) as pieces,
         ):
-            count = len((await anext(pieces))["data"])
+            count = len((await anext(pieces)).data)
             state = {}
             while state.get("result") is None:  # the reader pauses, and asks something else
                 state = (await client.call(topics.LIST_ID, {"id": jobid}))["job"]
@@ -93,7 +94,7 @@ def test_other_calls_of_a_connection_go_on_while_a_reader_of_it_pauses(
                 client.statistics().bytes_received < CREDITED // 2
             )  # the rest waits at its source
             async for piece in pieces:
-                count += len(piece["data"])
+                count += len(piece.data)
             return count
 
     assert anyio.run(read) == CREDITED
@@ -114,10 +115,9 @@ def test_output_goes_on_after_a_reload_of_the_execution_service(
 
 
 @pytest.mark.parametrize("command", [["job", "attach"], ["watch"]])
-def test_attach_that_is_refused_is_an_error_exit(
-    instance: RunningInstance, command: list[str], monkeypatch: pytest.MonkeyPatch
+def test_output_of_a_job_that_is_over_needs_no_execution_service(
+    instance: RunningInstance, command: list[str]
 ) -> None:
-    monkeypatch.setattr(jobs, "TRIES_MAX", 0)
     jobid = instance.submitted("echo", "hello")
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
     instance.ok("module", "remove", "job-exec")
@@ -125,8 +125,28 @@ def test_attach_that_is_refused_is_an_error_exit(
         done = instance.invoke(*command, jobid)
     finally:
         instance.ok("module", "load", "job-exec")
+    assert (done.stdout, done.exit_code) == ("hello\n", 0)
+
+
+@pytest.mark.parametrize("command", [["job", "attach"], ["watch"]])
+@pytest.mark.parametrize(
+    "damage", ["no event\n", '{"timestamp":1.0,"name":"data","context":{"data":7}}\n']
+)
+def test_output_that_is_damaged_is_an_error_exit(
+    instance: RunningInstance, command: list[str], damage: str
+) -> None:
+    jobid = instance.submitted("echo", "hello")
+    assert ended(instance, jobid) == "INACTIVE COMPLETED"
+
+    async def harm() -> None:
+        async with open_client(*find_instance(instance.env)) as client:
+            key = job_key(parse_fluid(jobid), "guest.output")
+            await client.call(topics.KVS_COMMIT, {"ops": [["put", key, damage]]})
+
+    anyio.run(harm)
+    done = instance.invoke(*command, jobid)
     assert (done.stdout, done.exit_code) == ("", 1)
-    assert "ERROR: the output ends here: " in done.stderr
+    assert f"ERROR: the output ends here: job {jobid}: output: " in done.stderr
 
 
 def test_what_the_limit_cuts_off_is_noted_and_the_job_is_well(instance: RunningInstance) -> None:

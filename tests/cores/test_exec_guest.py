@@ -15,7 +15,7 @@ from flux_trio.cores.exec.guest import GuestSettings, job_of_shell, with_input
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_BYTES_MAX
 from flux_trio.cores.exec.vocabulary import ShellLost
 from flux_trio.cores.turns import SetTimer, TimerFired
-from flux_trio.editions import CURRENT
+from flux_trio.editions import CLASSIC, CURRENT
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Errno, Request, Response
 from flux_trio.shell.protocol import (
@@ -299,6 +299,10 @@ def test_output_that_nobody_reads_is_copied_at_the_end() -> None:
     assert events(script)[-1] == "done"
 
 
+HERE: dict[str, Any] = {"edition": CLASSIC, "guests": None}
+THERE: dict[str, Any] = {"edition": CURRENT, "guests": GuestSettings()}
+
+
 class Dead(Exception):
     """The service was killed."""
 
@@ -319,14 +323,15 @@ class Mortal(ExecScript):
         return answer
 
 
+@pytest.mark.parametrize("how", [HERE, THERE], ids=["classic", "current"])
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("after", range(1, 20))
 def test_a_kill_at_any_request_loses_no_byte_and_writes_none_twice(
-    after: int, is_done: bool
+    after: int, is_done: bool, how: dict[str, Any]
 ) -> None:
     files = {(7, 0, "stdout"): b"hello\n"}
     end = Done(7, 0, 1, sizes=[TaskSize(0, 6, 0)])
-    script = Mortal(edition=CURRENT, guests=GuestSettings())
+    script = Mortal(**how)
     script.after, script.is_done = after, is_done
     was_told = False
     with suppress(Dead):
@@ -336,8 +341,9 @@ def test_a_kill_at_any_request_loses_no_byte_and_writes_none_twice(
         told = files_read(script, script(end), files)
         assert any(hasattr(each, "errnum") for each in told)
         return  # it needs fewer requests
-    following = ExecScript(edition=CURRENT, guests=GuestSettings(), kvs=script.kvs)
-    actions = following.start(7, jobspec("cat"), reattach=was_told)
+    following = ExecScript(**how, kvs=script.kvs)
+    r = resources(starttime=50.0)  # before the hello
+    actions = following.start(7, jobspec("cat"), r, reattach=was_told)
     if to_shell(actions):
         files_read(following, following(Started(7)), files)
         files_read(following, following(end), files)

@@ -16,15 +16,12 @@ from flux_trio.cores.exec.output import (
     log_begins,
     log_data,
     log_ends,
-    logged_pieces,
-    warning,
     whole_length,
 )
 from flux_trio.cores.exec.placement import TASKS_MAX, LayoutError, place_tasks
 from flux_trio.cores.exec.tasks import start_request
 from flux_trio.cores.exec.vocabulary import Chunk
-from flux_trio.editions import rfc24
-from flux_trio.formats import FluidForm, Jobspec, format_eventlog
+from flux_trio.formats import FluidForm, Jobspec
 from flux_trio.shell.protocol import (
     REQUESTS,
     Ack,
@@ -198,12 +195,7 @@ def test_log_of_output_has_one_header_and_an_end_of_each_stream() -> None:
     }
     assert log == {"level": 4, "message": "cut"}
     assert [end["rank"] for end in ends if end] == ["0-2", "0-2"]
-    pieces = [data, rfc24.write(warning("cut").piece())]
     assert data == {"stream": "stdout", "rank": "1", "data": "hi"}
-    text = format_eventlog(events)
-    assert logged_pieces(text, 0, 9) == (pieces, None)
-    assert logged_pieces(text, 0, 1) == (pieces[:1], 2)
-    assert logged_pieces(text, 2, 9) == (pieces[1:], None)
 
 
 # Framing

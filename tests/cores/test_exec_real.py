@@ -147,9 +147,9 @@ def test_output_is_read_then_kept_in_the_kvs() -> None:
     script = ExecScript()
     script.started(7, jobspec())
     (read,) = script(Done(7, 0, 1, [], [TaskSize(0, 3, 2)]))
-    assert read == ReadOutput(None, 7, (FilePart(0, "stdout", 0, 3), FilePart(0, "stderr", 0, 2)))
+    assert read == ReadOutput(1, 7, (FilePart(0, "stdout", 0, 3), FilePart(0, "stderr", 0, 2)))
     chunks = (Chunk(0, "stdout", 0, b"hi\n"), Chunk(0, "stderr", 0, b"\xff!"))
-    assert told(script(OutputRead(None, 7, chunks)))[0] == ("finish", 0)
+    assert told(script(OutputRead(1, 7, chunks)))[0] == ("finish", 0)
     contexts = [e.context for e in parse_eventlog(script.kvs[job_key(7, "guest.output")])]
     assert contexts[1:] == [
         {"stream": "stdout", "rank": "0", "data": "hi\n"},

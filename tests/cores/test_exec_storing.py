@@ -1,4 +1,4 @@
-"""Keeping the output of jobs that have ended, as a script that plays the files and the kvs."""
+"""The output of jobs is copied to the kvs, as a script that plays the files and the kvs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_trio.cores.exec.keeping import READ_BYTES_MAX, READ_PARTS_MAX
-from flux_trio.cores.exec.storing import LANE_BYTES_MAX
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
+from flux_trio.cores.exec.copying import (
+    COPIES_BYTES_MAX,
+    COPIES_MAX,
+    COPY_BYTES_MAX,
+    POLL_S,
+    READ_PARTS_MAX,
+)
+from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
 from flux_trio.cores.turns import Log
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
-from flux_trio.messages import Errno, Level, Request, Response
-from flux_trio.shell.protocol import Done, Started, TaskSize
+from flux_trio.messages import Errno, Level, Response
+from flux_trio.shell.protocol import Done, Started, TaskSize, Unknown
+from tests.support.asking import asked
 from tests.support.exec_script import (
     START_AT,
     ExecScript,
@@ -24,6 +30,7 @@ from tests.support.exec_script import (
     resources,
     stored_output,
     stored_release,
+    timers,
     to_shell,
     told,
 )
@@ -31,7 +38,7 @@ from tests.support.exec_script import (
 Files = dict[tuple[int, int, str], bytes]
 FINISHED = [("finish", 0), ("release", "0", True)]
 LIMIT = "system.shell.options.output.limit"
-LONG = 3 * READ_BYTES_MAX + 5
+LONG = 3 * COPY_BYTES_MAX + 5
 
 
 def done(jobid: int, files: Files) -> Done:
@@ -78,9 +85,9 @@ def test_output_of_any_content_is_kept_whole_in_pieces(data: bytes) -> None:
     assert told(actions) == FINISHED
     assert data_of(script, 7) == data
     assert data_of(script, 7, stream="stderr") == b"oops"
-    assert len(script.commits) == len(stored_output(script, 7)) >= len(data) // READ_BYTES_MAX
-    sizes = [len(text.encode()) for ops in script.commits for _, _, text in ops]
-    assert max(sizes) < 2 * READ_BYTES_MAX + 4096
+    assert len(stored_output(script, 7)) > len(data) // (4 * COPY_BYTES_MAX)
+    sizes = [len(text.encode()) for ops in script.commits for _, _, *texts in ops for text in texts]
+    assert max(sizes) < 2 * COPY_BYTES_MAX + 4096
     header, *pieces = [context for piece in stored_output(script, 7) for context in piece]
     assert header["version"] == 1
     assert all("version" not in context for context in pieces)
@@ -88,20 +95,16 @@ def test_output_of_any_content_is_kept_whole_in_pieces(data: bytes) -> None:
 
 
 @given(
-    st.lists(st.binary(max_size=12), min_size=1, max_size=6),
-    st.integers(0, 40),
-    st.integers(3, 9),
-    st.integers(1, 3),
+    st.lists(st.binary(max_size=12), min_size=1, max_size=6), st.integers(0, 40), st.integers(1, 3)
 )
 @settings(max_examples=200)
 def test_whatever_the_tasks_write_is_kept_up_to_the_limit(
-    outputs: list[bytes], limit: int, read_bytes: int, read_parts: int
+    outputs: list[bytes], limit: int, read_parts: int
 ) -> None:
     files = {(7, n // 2, ("stdout", "stderr")[n % 2]): data for n, data in enumerate(outputs)}
     total = sum(len(data) for data in outputs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flux_trio.cores.exec.keeping.READ_BYTES_MAX", read_bytes)
-        patch.setattr("flux_trio.cores.exec.keeping.READ_PARTS_MAX", read_parts)
+        patch.setattr("flux_trio.cores.exec.copying.READ_PARTS_MAX", read_parts)
         script = started(7, ntasks=3, output_limit=str(limit))
         assert told(files_read(script, script(done(7, files)), files)) == FINISHED
     written = b"".join(outputs)
@@ -142,35 +145,148 @@ def test_many_tasks_that_write_little_are_read_a_few_at_a_time() -> None:
     assert len(read.parts) == READ_PARTS_MAX
     assert told(files_read(script, [read], files)) == FINISHED
     assert data_of(script, 7, ntasks - 1, "stderr") == b"%d" % (ntasks - 1)
-    assert len(stored_output(script, 7)) == 3
 
 
-def test_one_part_of_a_job_is_on_its_way_at_a_time() -> None:
+def test_no_more_is_read_of_a_job_than_is_being_stored() -> None:
     files = {(7, 0, "stdout"): b"x" * LONG}
     script = started(7)
-    (read,) = script.core.turn(START_AT, [done(7, files)])
-    assert isinstance(read, ReadOutput)
-    chunk = Chunk(0, "stdout", 0, files[7, 0, "stdout"][:READ_BYTES_MAX])
-    (commit,) = script.core.turn(START_AT, [OutputRead(None, 7, (chunk,))])
-    assert isinstance(commit, Request)
-    (read,) = script.core.turn(START_AT, [script._kvs(commit)])
-    assert isinstance(read, ReadOutput)
-    assert read.parts[0].offset == READ_BYTES_MAX
+    script.held = {"kvs.commit"}
+    actions = script(done(7, files))
+    nread = 0
+    while reads := [each for each in actions if isinstance(each, ReadOutput)]:
+        nread += sum(part.nbytes for read in reads for part in read.parts)
+        actions = [left for read in reads for left in answered(script, read, files)]
+    assert COPY_BYTES_MAX // 2 < nread <= COPY_BYTES_MAX
+    assert told(files_read(script, script.let_go(), files)) == FINISHED
+    assert data_of(script, 7) == files[7, 0, "stdout"]
+
+
+def answered(script: ExecScript, read: ReadOutput, files: Files) -> list[Any]:
+    """What follows when one read is answered."""
+    return script(
+        OutputRead(
+            read.number,
+            read.id,
+            tuple(
+                Chunk(
+                    part.taskid,
+                    part.stream,
+                    part.offset,
+                    files[read.id, part.taskid, part.stream][part.offset :][: part.nbytes],
+                )
+                for part in read.parts
+            ),
+        )
+    )
 
 
 def test_quiet_job_is_not_kept_waiting_by_huge_ones() -> None:
-    huge = range(10, 10 + 2 * LANE_BYTES_MAX // READ_BYTES_MAX)
+    """All copies share what may be read and not yet stored."""
+    huge = range(10, 10 + 4 * COPIES_BYTES_MAX // COPY_BYTES_MAX)
     files = {(jobid, 0, "stdout"): b"x" * LONG for jobid in huge} | {(7, 0, "stdout"): b"hi"}
     script = ExecScript()
     for jobid in (7, *huge):
         script.started(jobid, jobspec())
     reads = script(*(done(jobid, files) for jobid in huge))
-    assert len(reads) == LANE_BYTES_MAX // READ_BYTES_MAX  # the others wait for their turn
+    assert sum(part.nbytes for read in reads for part in read.parts) <= 2 * COPIES_BYTES_MAX
     actions = script(done(7, files))
     assert [read.id for read in actions] == [7]
     assert told(files_read(script, actions, files)) == FINISHED
-    assert len(told(files_read(script, reads, files))) == 2 * len(huge)
-    assert all(data_of(script, jobid) == files[jobid, 0, "stdout"] for jobid in huge)
+    for jobid, read in zip(huge[:3], reads, strict=False):
+        assert told(files_read(script, [read], files)) == FINISHED
+        assert data_of(script, jobid) == files[jobid, 0, "stdout"]
+
+
+def test_more_copies_than_there_may_be_wait_for_one_to_end() -> None:
+    jobs = range(10, 10 + COPIES_MAX + 1)
+    files = {(jobid, 0, "stdout"): b"hi" for jobid in jobs}
+    script = ExecScript()
+    for jobid in jobs:
+        script.started(jobid, jobspec())
+    first, *reads = script(*(done(jobid, files) for jobid in jobs))
+    assert len(reads) == COPIES_MAX - 1
+    actions = files_read(script, [first], files)
+    assert told(actions) == 2 * FINISHED  # the last one comes next
+    assert data_of(script, jobs[-1]) == b"hi"
+
+
+# While the job runs, if somebody reads
+
+
+def running(files: Files) -> tuple[ExecScript, list[Any]]:
+    """Somebody reads the output of job 7, which runs; what follows when its files were read."""
+    script = started(7)
+    return script, files_read(script, script(asked("job-exec.copy", {"id": 7})), files)
+
+
+def copied(actions: list[Any]) -> bool:
+    """Whether the reader was told that what there is, is stored."""
+    return any(isinstance(each, Response) and each.topic == "job-exec.copy" for each in actions)
+
+
+def test_output_of_a_running_job_is_stored_to_its_end_in_any_edition() -> None:
+    """Readers follow it in the kvs."""
+    files = {(7, 0, "stdout"): b"one\n"}
+    script, actions = running(files)
+    assert copied(actions)
+    assert data_of(script, 7) == b"one\n"
+    assert timers(actions) == [START_AT + POLL_S]
+    files[7, 0, "stdout"] += b"two\n"
+    (read,) = script.fire(actions)
+    assert read.parts[0].offset == 4
+    files_read(script, [read], files)
+    assert data_of(script, 7) == b"one\ntwo\n"
+    files[7, 0, "stdout"] += b"three\n"
+    assert told(files_read(script, script(done(7, files)), files)) == FINISHED
+    assert data_of(script, 7) == b"one\ntwo\nthree\n"
+    events = parse_eventlog(script.kvs[job_key(7, "guest.exec.eventlog")])
+    assert [each.name for each in events][-3:] == ["shell.start", "complete", "done"]
+    assert job_key(7, "guest.flux-trio-written") not in script.kvs
+
+
+def test_nothing_is_read_or_stored_when_nobody_looks() -> None:
+    script = ExecScript()
+    actions = script.started(7, jobspec())
+    assert [each for each in actions if isinstance(each, ReadOutput)] == []
+    assert timers(actions) == []
+    assert script.commits == []
+
+
+def test_long_output_is_read_on_at_once() -> None:
+    script = started(7)
+    (read,) = script(asked("job-exec.copy", {"id": 7}))
+    (more,) = answered(script, read, {(7, 0, "stdout"): b"x" * LONG, (7, 0, "stderr"): b""})
+    assert more.parts[0].offset == read.parts[0].nbytes
+
+
+def test_character_that_is_cut_off_waits_for_its_rest() -> None:
+    files = {(7, 0, "stdout"): "aé".encode()[:-1]}
+    script, actions = running(files)
+    assert data_of(script, 7) == b"a"
+    (read, *_) = script.fire(actions)
+    assert read.parts[0].offset == 1
+
+
+def test_what_was_written_after_a_read_and_before_the_end_is_not_missed() -> None:
+    files = {(7, 0, "stdout"): b"one\n"}
+    script = started(7)
+    (early,) = script(asked("job-exec.copy", {"id": 7}))
+    script(done(7, files))
+    (read,) = script(OutputRead(early.number, 7, ()))  # asked for while the job ran
+    assert read.parts == (FilePart(0, "stdout", 0, 4),)
+    assert told(files_read(script, [read], files)) == FINISHED
+    assert data_of(script, 7) == b"one\n"
+
+
+def test_what_was_read_for_an_earlier_start_of_the_job_does_not_count() -> None:
+    """The job manager has forgotten the job, and its number comes again."""
+    script = started(7)
+    (early,) = script(asked("job-exec.copy", {"id": 7}))
+    script(Unknown(7))
+    script.started(7, jobspec())
+    assert script(asked("job-exec.copy", {"id": 7}))
+    assert script(OutputRead(early.number, 7, (Chunk(0, "stdout", 0, b"early\n"),))) == []
+    assert data_of(script, 7) == b""
 
 
 def test_each_job_has_commits_of_its_own() -> None:
@@ -205,21 +321,24 @@ def test_output_that_is_refused_in_the_middle_ends_there_with_a_note() -> None:
     actions = files_read(script, script(done(7, files)), files)
     assert told(actions) == FINISHED
     assert to_shell(actions) == []
-    assert len(data_of(script, 7)) == READ_BYTES_MAX
+    assert 0 < len(data_of(script, 7)) < LONG
+    assert data_of(script, 7) == b"x" * len(data_of(script, 7))
     refusal = f"{job_key(7, 'guest.output.1')}: too long"
     assert notes_of(script, 7) == [f"output is cut off, the rest is refused: {refusal}"]
 
 
-def test_service_that_begins_anew_leaves_nothing_of_the_one_before() -> None:
-    """16.schema.11: exec ended while it stored; the next one stores all of it."""
+def test_service_that_comes_later_goes_on_where_the_one_before_has_ended() -> None:
+    """16.schema.11: exec ended while it stored; the next one stores the rest of it."""
     files = {(7, 0, "stdout"): b"y" * LONG}
-    old = {job_key(7, f"guest.output.{n}"): "old\n" for n in (1, 2)}
-    script = ExecScript(kvs=old, output_limit=str(READ_BYTES_MAX + 1))
+    before = started(7)
+    (read,) = before(done(7, files))
+    answered(before, read, files)
+    assert 0 < len(data_of(before, 7)) < LONG
+    script = ExecScript(kvs=before.kvs)
     script.start(7, jobspec(), resources(starttime=50.0), reattach=True)
-    script(Started(7))
-    assert told(files_read(script, script(done(7, files)), files)) == FINISHED
-    assert len(data_of(script, 7)) == READ_BYTES_MAX + 1
-    assert len(stored_output(script, 7)) == 2
+    actions = script(Started(7)) + script(done(7, files))
+    assert told(files_read(script, actions, files))[-2:] == FINISHED
+    assert data_of(script, 7) == files[7, 0, "stdout"]
 
 
 def test_files_that_lost_their_content_do_not_hang_the_job() -> None:
@@ -236,14 +355,16 @@ def test_end_of_the_job_is_in_the_last_commit() -> None:
     script = started(7)
     files_read(script, script(done(7, files)), files)
     key = job_key(7, "guest.exec.eventlog")
-    assert [key in [op[1] for op in ops] for ops in script.commits] == [False] * 3 + [True]
+    *before, last = [[op[1] for op in ops] for ops in script.commits]
+    assert key in last
+    assert len(before) > 2
     names = [event.name for event in parse_eventlog(script.kvs[key])]
     assert names[-2:] == ["complete", "done"]
 
 
-def test_late_answers_of_the_kvs_are_nothing_to_us() -> None:
+def test_late_answers_are_nothing_to_us() -> None:
     script = started(7)
-    assert script(OutputRead(None, 9, ()), Response("kvs.commit", {}, 0, 999)) == []
+    assert script(OutputRead(1, 9, ()), Response("kvs.commit", {}, 0, 999)) == []
 
 
 @pytest.mark.parametrize("errors", [None, {"type": "kvs"}, {"type": "file", "path": "err"}])

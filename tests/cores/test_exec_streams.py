@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ShellConnected, ShellFailed
+from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed
 from flux_trio.messages import Response
-from flux_trio.shell.protocol import Done, TaskSize, Unknown
+from flux_trio.shell.protocol import Unknown
 from tests.support.asking import asked, gone
 from tests.support.exec_script import (
     MANAGER,
@@ -47,50 +45,6 @@ def test_job_that_ran_and_is_not_found_again_is_forgotten_with_its_final_release
     assert jobs(script) == {"running": 1}
     (exception, release) = told(script(Unknown(7)))
     assert (exception[0], release) == ("exception", RELEASE)
-    assert jobs(script) == {}
-
-
-def read_while_it_ends() -> ExecScript:
-    """A job that is over, but somebody still reads its output; its story was told to its end."""
-    script = ExecScript()
-    script.started(7, jobspec())
-    payload = {"id": 7, "credit": 1}
-    script(asked("job-exec.attach", payload, by="alice", tag=5, streaming=True))
-    actions = script(Done(7, 0, 1, sizes=[TaskSize(0, 4, 0)]))
-    reads = [action for action in actions if getattr(action, "key", "") is None]
-    assert len(reads) == 1
-    return finish(script, reads[0])
-
-
-def finish(script: ExecScript, read: Any) -> ExecScript:
-    chunk = Chunk(0, "stdout", 0, b"text")
-    assert told(script(OutputRead(None, read.id, (chunk,)))) == [("finish", 0), RELEASE]
-    assert jobs(script) == {"over": 1}
-    return script
-
-
-def test_job_that_was_told_to_its_end_is_forgotten_after_its_last_reader() -> None:
-    script = read_while_it_ends()
-    script(gone("job-exec", "alice"))
-    assert jobs(script) == {}
-
-
-def test_job_that_was_told_to_its_end_stays_told_when_the_job_manager_leaves() -> None:
-    script = read_while_it_ends()
-    script.next_manager()
-    assert jobs(script) == {"over": 1}
-    script(gone("job-exec", "alice"))
-    assert jobs(script) == {}
-
-
-@pytest.mark.parametrize("leaves", [False, True])
-def test_story_that_was_told_to_its_end_is_told_again(leaves: bool) -> None:
-    script = read_while_it_ends()
-    if leaves:
-        script.next_manager()
-    again = script(start_request(7, jobspec(), reattach=True))
-    assert told(again) == [("start",), ("finish", 0), RELEASE]
-    script(gone("job-exec", "alice"))
     assert jobs(script) == {}
 
 

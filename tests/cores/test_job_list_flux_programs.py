@@ -314,6 +314,7 @@ def test_a_cancel_that_wants_no_answer_ends_the_stream_regularly(listed: ListedJ
 def watch_output(listed: ListedJobs, flags: int = 0) -> Request:
     """Follow the output of job 2; the request to the execution service."""
     listed.now = 2000.0
+    listed.exec_waits = True
     payload = {"id": 2, "path": "guest.output", "flags": flags}
     assert listed.ask(WATCH, payload, streaming=True, tag=5) == []
     (copy,) = listed.asked_exec

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.cores.exec.attach import POLLS_OF_USER_MAX
+from flux_trio.cores.exec.copying import POLLS_MAX
 from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.cores.kvs.core import KvsCore
@@ -32,50 +32,21 @@ def assert_same_cost(measure: Callable[[int], int]) -> None:
     assert measure(MANY) < 2 * measure(FEW)
 
 
-def streams_of_others(number: int) -> ExecScript:
+def test_poll_reads_on_for_some_copies_in_turn() -> None:
     script = ExecScript()
-    script.started(7, jobspec())
-    for tag in range(1, number + 1):
-        script(asked("job-exec.attach", {"id": 7}, by="other", tag=tag, streaming=True))
-    return script
-
-
-def test_leaving_costs_no_more_when_others_have_more_output_streams() -> None:
-    def leaving(number: int) -> int:
-        script = streams_of_others(number)
-        script(asked("job-exec.attach", {"id": 7}, streaming=True))
-        return count_steps(lambda: script(gone("job-exec", "alice")))
-
-    assert_same_cost(leaving)
-
-
-def test_poll_reads_on_for_some_streams_of_each_user_in_turn() -> None:
-    number = POLLS_OF_USER_MAX + 10
-    script = streams_of_others(number)
-    guests = asked("job-exec.attach", {"id": 7}, by="root", streaming=True)
-    script(msgspec.structs.replace(guests, userid=0))
-    keys = [*(("other", tag) for tag in range(1, number + 1)), ("root", 1)]
-    actions = [action for key in keys for action in script(OutputRead(key, 7, ()))]
+    jobs = range(1, POLLS_MAX + 11)
+    reads = []
+    for jobid in jobs:
+        script.started(jobid, jobspec())
+        reads += script(asked("job-exec.copy", {"id": jobid}, tag=jobid))
+    nothing = [OutputRead(read.number, read.id, ()) for read in reads]
+    actions = [action for each in nothing for action in script(each)]
     assert len(timers(actions)) == 1
     actions = script.fire(actions)
-    first = [action.key for action in actions if isinstance(action, ReadOutput)]
-    assert first == [*keys[:POLLS_OF_USER_MAX], ("root", 1)]
-    second = [action.key for action in script.fire(actions) if isinstance(action, ReadOutput)]
-    assert second == keys[POLLS_OF_USER_MAX:-1]
-
-
-def test_poll_costs_no_more_for_streams_that_wait_for_a_job() -> None:
-    def polling(number: int) -> int:
-        script = ExecScript()
-        script.started(7, jobspec())
-        script.start(8, jobspec())  # is launched, and has no files yet
-        for tag in range(1, number + 1):
-            script(asked("job-exec.attach", {"id": 8}, by="other", tag=tag, streaming=True))
-        script(asked("job-exec.attach", {"id": 7}, streaming=True))
-        actions = script(OutputRead(("alice", 1), 7, ()))
-        return count_steps(lambda: script.fire(actions))
-
-    assert_same_cost(polling)
+    first = [action.id for action in actions if isinstance(action, ReadOutput)]
+    assert first == list(jobs[:POLLS_MAX])
+    second = [action.id for action in script.fire(actions) if isinstance(action, ReadOutput)]
+    assert second == list(jobs[POLLS_MAX:])
 
 
 def test_guest_who_leaves_costs_the_kvs_nothing() -> None:

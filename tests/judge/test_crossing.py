@@ -56,9 +56,10 @@ def test_response_to_another_matchtag_is_named_also_if_it_crosses() -> None:
 # --- a cancel
 
 
-WATCH = made(CLIENT, EXEC, Request(topics.EXEC_ATTACH, {"id": JOB}, 5, STREAMING))
-END = made(EXEC, CLIENT, Response(topics.EXEC_ATTACH, None, Errno.ENODATA, 5))
-CANCEL = made(CLIENT, EXEC, Request(topics.EXEC_ATTACH_CANCEL, {"matchtag": 5}, flags=NORESPONSE))
+INFO = topics.JOB_INFO
+WATCH = made(CLIENT, INFO, Request(topics.INFO_WATCH, {"id": JOB}, 5, STREAMING))
+END = made(INFO, CLIENT, Response(topics.INFO_WATCH, None, Errno.ENODATA, 5))
+CANCEL = made(CLIENT, INFO, Request(topics.INFO_WATCH_CANCEL, {"matchtag": 5}, flags=NORESPONSE))
 
 
 def test_stream_whose_end_crosses_its_cancel_has_ended() -> None:

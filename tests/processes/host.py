@@ -131,7 +131,7 @@ class ModelHost:
             found = data[part.offset : part.offset + part.nbytes]
             if found:
                 chunks.append(Chunk(part.taskid, part.stream, part.offset, found))
-        return OutputRead(wanted.key, wanted.id, tuple(chunks))
+        return OutputRead(wanted.number, wanted.id, tuple(chunks))
 
     def be_killed(self) -> None:
         """Let SIGKILL end the host: another one adopts its tasks, and cannot know their statuses.

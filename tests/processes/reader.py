@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from flux_trio.cores.stored_jobs import OUTPUT
 from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.formats import parse_event
 from flux_trio.lab.world.clients import Client
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 
@@ -54,7 +56,7 @@ class Reader(Client):
             match each:
                 case TimerFired() if self._ids:
                     actions += self._ask(self._draw.choice(list(self._ids.values())))
-                case Response(topic=topics.EXEC_ATTACH):
+                case Response(topic=topics.INFO_WATCH):
                     actions += self._told(each)
         return actions
 
@@ -65,10 +67,10 @@ class Reader(Client):
         self._matchtag += 1
         followed = self.open[self._matchtag] = Followed(jobid, self._draw.choice((None, 1, 3)))
         bound = {} if followed.credit is None else {"credit": followed.credit}
-        wanted = {"id": jobid, **bound}
-        asked = [Request(topics.EXEC_ATTACH, wanted, self._matchtag, int(Flag.STREAMING))]
+        wanted = {"id": jobid, "path": OUTPUT, **bound}
+        asked = [Request(topics.INFO_WATCH, wanted, self._matchtag, int(Flag.STREAMING))]
         if self._draw.random() < 0.1:
-            asked.append(_silently(topics.EXEC_ATTACH_CANCEL, matchtag=self._matchtag))
+            asked.append(_silently(topics.INFO_WATCH_CANCEL, matchtag=self._matchtag))
         if self._draw.random() < 0.2:
             self._matchtag += 1
             signal = {"id": jobid, "signum": self._draw.choice(SIGNALS)}
@@ -84,10 +86,12 @@ class Reader(Client):
             self.ended.append(self.open.pop(response.matchtag))
             return []
         assert isinstance(response.payload, dict)
-        add_piece(followed.told, response.payload)
+        event = parse_event(response.payload["event"])
+        if event.name == "data":
+            add_piece(followed.told, event.context or {})
         if followed.credit is None:
             return []
-        topic = topics.credit_of(topics.EXEC_ATTACH)
+        topic = topics.credit_of(topics.INFO_WATCH)
         return [_silently(topic, matchtag=response.matchtag, credit=1)]
 
     @property
@@ -100,7 +104,7 @@ def _silently(topic: str, **payload: int) -> Request:
     return Request(topic, payload, 0, int(Flag.NORESPONSE))
 
 
-def add_piece(output: Output, piece: dict[str, Any]) -> None:
+def add_piece(output: Output, piece: Mapping[str, Any]) -> None:
     """Add the data of a piece (RFC 24), which may have none."""
     text = piece.get("data", "")
     data = base64.b64decode(text) if piece.get("encoding") == "base64" else text.encode()

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from flux_trio.cores.exec.attach import Attachments
+from flux_trio.cores.exec.copying import Copies
 from flux_trio.cores.exec.ending import Ends
 from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.vocabulary import ToShell
+from flux_trio.cores.job_list.watches import Watches
 from flux_trio.lab.stories.outcome import property_of
 from flux_trio.shell.protocol import Ack, Done
 from tests.processes.worlds import Played, play
@@ -66,8 +67,12 @@ def acknowledges_before_the_output_is_stored(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(RealJobs, "done", also_acknowledging)
 
 
-def leaves_streams_of_forgotten_jobs_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Attachments, "job_is_over", _nothing)
+def reads_on_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copies, "stored", _nothing)
+
+
+def leaves_streams_of_jobs_that_are_over_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watches, "ended", _nothing)
 
 
 def asks_for_nothing_on_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +103,8 @@ def _nothing(*_: object) -> None:
     ("mistake", "broken"),
     [
         (acknowledges_before_the_output_is_stored, "output"),
-        (leaves_streams_of_forgotten_jobs_open, "open"),
+        (reads_on_for_nobody, "inactive"),
+        (leaves_streams_of_jobs_that_are_over_open, "answered"),
         (asks_for_nothing_on_a_new_connection, "inactive"),
         (never_asks_again_for_what_was_postponed, "inactive"),
         (acknowledges_only_once, "kept"),

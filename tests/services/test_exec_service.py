@@ -16,7 +16,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
 from flux_trio.formats import job_key, parse_eventlog
-from flux_trio.messages import Errno, Event, Request, Response, respond, respond_stream, topics
+from flux_trio.messages import Event, Request, Response, respond, respond_stream, topics
 from flux_trio.services import exec as exec_service
 from flux_trio.services import kvs
 from flux_trio.store.stores import MemoryStore
@@ -181,13 +181,18 @@ async def test_output_is_followed_while_it_is_written(directory: Path) -> None:
             f"{directory}/go",
         )
         assert await manager.told() == ("start", {})
-        tag = manager.client.send("job-exec.attach", {"id": 7}, streaming=True)
-        first = await manager.client.answer(tag)
-        assert first.payload == {"stream": "stdout", "rank": "0", "data": "one\n"}
+        await manager.client.ask("job-exec.copy", {"id": 7})
+        assert await _data(manager) == ["one\n"]
         (directory / "go").touch()
-        second = await manager.client.answer(tag)
-        assert second.payload == {"stream": "stdout", "rank": "0", "data": "two\n"}
-        assert (await manager.client.answer(tag)).errnum == Errno.ENODATA
+        assert await manager.told() == ("finish", {"status": 0})
+        assert await _data(manager) == ["one\n", "two\n"]
+
+
+async def _data(manager: Any) -> list[str]:
+    """What is stored of the standard output of job 7."""
+    log = await manager.client.ask("kvs.lookup", lookup_of(job_key(7, "guest.output")))
+    contexts = [event.context or {} for event in parse_eventlog(value_of(log))]
+    return [context["data"] for context in contexts if "data" in context]
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
@@ -203,7 +208,7 @@ async def test_what_takes_the_place_of_an_output_file_holds_up_no_job(
         output = directory / "jobs" / "7.0.out"
         output.unlink()
         put(output)
-        manager.client.send("job-exec.attach", {"id": 7}, streaming=True)
+        manager.client.send("job-exec.copy", {"id": 7})
         (directory / "go").touch()
         assert [(await manager.told())[0] for _ in range(2)] == ["finish", "release"]
         await manager.start(8, "true")

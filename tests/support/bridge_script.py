@@ -66,7 +66,7 @@ class BridgeScript:
 
     def _begin(self, kvs: FluxKvs | None) -> None:
         config = ExecConfig(output_limit=str(OUTPUT_BYTES))
-        guests = GuestSettings(INSTANCE.empty_root, is_stored=True, leader=INSTANCE.rank)
+        guests = GuestSettings(root=INSTANCE.empty_root, is_stored=True, leader=INSTANCE.rank)
         self.core = ExecCore(
             config, has_shell=True, service=SERVICE, edition=CURRENT, guests=guests
         )
@@ -239,4 +239,4 @@ class BridgeScript:
             data = written[part.offset : part.offset + part.nbytes]
             if data:
                 chunks.append(Chunk(part.taskid, part.stream, part.offset, data))
-        return OutputRead(read.key, read.id, tuple(chunks))
+        return OutputRead(read.number, read.id, tuple(chunks))

@@ -294,7 +294,7 @@ def files_read(
                 data = files.get((read.id, part.taskid, part.stream), b"")
                 if data := data[part.offset : part.offset + part.nbytes]:
                     chunks.append(Chunk(part.taskid, part.stream, part.offset, data))
-            rest += script(OutputRead(read.key, read.id, tuple(chunks)))
+            rest += script(OutputRead(read.number, read.id, tuple(chunks)))
         else:
             left.append(read)
         actions = rest

@@ -40,6 +40,7 @@ class ListedJobs:
         self.lookups: list[str] = []  # keys that were looked up
         self.sent: list[Response] = []
         self.asked_exec: list[Request] = []  # requests to the execution service
+        self.exec_waits = False  # they are not answered at once
         self.asked_manager: list[Request] = []  # for the numbers of each queue
         self.waits = False
         self.answers: list[Response] = []
@@ -158,6 +159,8 @@ class ListedJobs:
                     self._ask_kvs(action)
                 case Request() if service_of(action.topic) == topics.JOB_EXEC:
                     self.asked_exec.append(action)
+                    if not self.exec_waits:
+                        self.answers.append(Response(action.topic, None, 0, action.matchtag))
                 case Request() if action.topic == topics.JOB_STATS:
                     self.asked_manager.append(action)
                 case Request():

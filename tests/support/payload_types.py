@@ -51,7 +51,6 @@ def _of_exec(core: ExecCore) -> PayloadTypes:
     service = core._manager.service
     return {
         f"{service}.{topics.START_METHOD}": rfc32.Start,
-        f"{service}.attach": exec_requests.Attach,
         f"{service}.input": exec_requests.Input,
     }
 

@@ -17,7 +17,6 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from flux_trio.cores.exec.vocabulary import OutputRead
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Event as LogEvent
@@ -160,8 +159,6 @@ class Renumbered:
                 return TimerFired(self._keys.get(key, key))
             case Listing(ended):
                 return Listing([self.jobid(each) for each in ended])
-            case OutputRead(key=(sender, tag)):
-                item = structs.replace(item, key=(sender, self._other_tag(tag)))
             case HookAnswered(answer=answer):
                 done = tuple(self._input(each) for each in answer.operations)
                 return structs.replace(item, answer=structs.replace(answer, operations=done))

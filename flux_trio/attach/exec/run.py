@@ -70,7 +70,7 @@ async def run(
         id_form=instance.id_form,
         service=SERVICE,
         edition=CURRENT,
-        guests=GuestSettings(instance.empty_root, is_stored=True, leader=instance.rank),
+        guests=GuestSettings(root=instance.empty_root, is_stored=True, leader=instance.rank),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(handle.carry)

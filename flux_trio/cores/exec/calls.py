@@ -10,7 +10,6 @@ import msgspec
 from flux_trio import formats
 from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput, ShellInput, ToShell
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.formats.meanings import JobId
 
@@ -38,6 +37,7 @@ class StoredKey(Enum):
     JOBSPEC = "jobspec"
     EVENTLOG = formats.EVENTLOG
     EXEC_LOG = "guest.exec.eventlog"
+    PLACES = "guest.flux-trio-written"
 
 
 class KeyRead(msgspec.Struct, frozen=True):
@@ -53,40 +53,10 @@ class ExpirationRead(msgspec.Struct, frozen=True):
     id: JobId
 
 
-class OutputPut(msgspec.Struct, frozen=True):
-    """Answers the commit of a piece of a job's output."""
-
-    id: JobId
-
-
-class EndPut(msgspec.Struct, frozen=True):
-    """Answers the commit of the end of a job's output, and of how the job ended."""
-
-    id: JobId
-
-
 class EndRead(msgspec.Struct, frozen=True):
     """Answers the read of the stored end of a job that the shell host still has."""
 
     id: JobId
-
-
-class EventlogRead(msgspec.Struct, frozen=True):
-    """Answers the read of the eventlog of the job whose output a stream carries."""
-
-    stream: StreamKey
-
-
-class PieceRead(msgspec.Struct, frozen=True):
-    """Answers the read of the piece of a job's stored output where a stream is."""
-
-    stream: StreamKey
-
-
-class JobCounted(msgspec.Struct, frozen=True):
-    """Answers the count of a job's keys, which tells whether the job was purged."""
-
-    stream: StreamKey
 
 
 class GuestStep(Enum):
@@ -109,7 +79,7 @@ class GuestCall(msgspec.Struct, frozen=True):
     id: JobId
     number: int
     step: GuestStep
-    npieces: int = 0  # of output, in a WRITE
+    nbytes: int = 0  # of output, in a WRITE
 
 
 ExecCall: TypeAlias = (
@@ -119,12 +89,7 @@ ExecCall: TypeAlias = (
     | TargetsAsked
     | KeyRead
     | ExpirationRead
-    | OutputPut
-    | EndPut
     | EndRead
-    | EventlogRead
-    | PieceRead
-    | JobCounted
     | GuestCall
 )
 
@@ -139,7 +104,7 @@ class TimerKind(Enum):
     INPUT = "input that was collected is to be logged"
     STUCK = "processes that still run long after SIGKILL"
     RETRY = "starts that the shell host could not do"
-    POLL = "output that someone follows may have grown"
+    POLL = "output that is copied may have grown"
     PLACE = "the service that runs jobs in place of this one may have left"
     AGAIN = "requests that a full inbox has refused"
 

@@ -1,6 +1,6 @@
 """The execution service's decisions: RFC 32, with RFC 16 for what it reads and leaves in the KVS.
 
-Who speaks with it, in order (guest namespaces are there only for Flux's own programs):
+Who speaks with it, in order (namespaces with a name are only for Flux's own programs):
 
     job manager  exec-hello          → accepted: starts may come; refused: the service ends
     job manager  <service>.start     answered by start, exception, finish and release (`starts`)
@@ -9,8 +9,9 @@ Who speaks with it, in order (guest namespaces are there only for Flux's own pro
     shell host   Start               → Started, FirstExit, Done, or Postponed (`real`); the start is
                  told when the namespace has the shell's first events
     job manager  the event job-exception: SIGTERM to the job, SIGKILL after kill-timeout
-    kvs          output and exec.eventlog are stored (`storing`); only then the end is told
-    users        <service>.attach, .input, .kill → output; tasks that took the input; a signal
+    kvs          output and exec.eventlog are stored (`copying`); only then the end is told
+    users        <service>.input, .kill → tasks that took the input; a signal
+    job-info     <service>.copy      → somebody reads the output: what there is, is stored
 
 The service says hello once the shell host answers (`manager.py`). Each start request then becomes a
 `Job`; what the KVS has of the job is read (`preparing.py`), and the job is simulated
@@ -33,11 +34,8 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from flux_trio.config import ExecConfig
-from flux_trio.cores.exec.attach import Attachments
 from flux_trio.cores.exec.calls import (
-    EndPut,
     EndRead,
-    EventlogRead,
     ExecAction,
     ExecCall,
     ExecInput,
@@ -47,17 +45,15 @@ from flux_trio.cores.exec.calls import (
     ExpirationRead,
     GuestCall,
     HelloSaid,
-    JobCounted,
     JobTimer,
     JournalFollowed,
     KeyRead,
-    OutputPut,
-    PieceRead,
     ServiceAsked,
     TargetsAsked,
     TimerKey,
     TimerKind,
 )
+from flux_trio.cores.exec.copying import Copies
 from flux_trio.cores.exec.ending import Ends
 from flux_trio.cores.exec.guest import (
     PROCTABLE_METHOD,
@@ -77,7 +73,6 @@ from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.runs import Runs
 from flux_trio.cores.exec.simulated import SimulatedJobs
 from flux_trio.cores.exec.starts import Starts
-from flux_trio.cores.exec.storing import Storing
 from flux_trio.cores.exec.targets import Targets
 from flux_trio.cores.exec.vocabulary import (
     OutputRead,
@@ -135,7 +130,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     `environment` is added to the environment of every task, with the values that it has when the
     task starts; the job id in it has the form `id_form`. Without `has_shell` there is no shell
     host, and jobs that are not simulated fail. With `guests` each job has its guest namespace, so
-    that Flux's own programs can follow a job that runs, and send it standard input.
+    that Flux's own programs can follow a job that runs, and send it standard input; without, only
+    what is in it.
     """
 
     def __init__(
@@ -153,15 +149,14 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._outbox = outbox = ExecOutbox(edition)
         self._jobs = jobs = Jobs()
         self._starts = starts = Starts(outbox, edition)
-        self._attachments = Attachments(outbox, jobs)
+        self._copies = copies = Copies(outbox, jobs)
         self._input_log = InputLog(outbox)
-        self._guests = Guests(outbox, jobs, starts, self._attachments, self._input_log, guests)
-        self._storing = Storing(outbox, jobs, starts)
+        settings = guests or GuestSettings(is_named=False)
+        self._guests = Guests(outbox, jobs, starts, copies, self._input_log, settings)
         self._real = real = RealJobs(
             outbox,
             jobs,
             starts,
-            self._storing,
             self._guests,
             {} if environment is None else environment,
             id_form,
@@ -179,9 +174,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         )
         self._inputs = Inputs(outbox, jobs, real, self._input_log)
         self._process_tables = ProcessTables(outbox, jobs)
-        self._ends = Ends(
-            outbox, jobs, starts, self._attachments, self._guests, has_shell=has_shell
-        )
+        self._ends = Ends(outbox, jobs, starts, self._guests, has_shell=has_shell)
         names = [JobEvent.RESOURCE_UPDATE, *([JobEvent.RELEASE] if has_shell else [])]
         self._journal = Journal(outbox, jobs, self._manager, self._runs, self._ends, names)
         self._preparing = Preparing(
@@ -196,11 +189,6 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 f"{service}.{_method(topics.EXEC_OVERRIDE)}": self._override,
             },
             for_all={
-                f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
-                f"{service}.{_method(topics.EXEC_ATTACH_CANCEL)}": self._attachments.cancel,
-                f"{service}.{_method(topics.credit_of(topics.EXEC_ATTACH))}": (
-                    self._attachments.grant
-                ),
                 f"{service}.{_method(topics.EXEC_INPUT)}": self._input,
                 f"{service}.{_method(topics.EXEC_KILL)}": self._kill,
             },
@@ -261,7 +249,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         return self._outbox.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[ExecInput]) -> list[ExecAction]:
-        """Take the inputs in order; then read more of the output that is to be stored."""
+        """Take the inputs in order; then write what came of them."""
         self._outbox.now = now
         for item in inputs:
             match item:
@@ -279,10 +267,9 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 case ClockStepped(by):
                     self._clock_stepped(by)
                 case OutputRead():
-                    self._output_read(item)
+                    self._copies.output_read(item)
                 case _:
                     self._shell_says(item)
-        self._storing.read_on()
         self._guests.settle()
         self._ends.settle_ended()
         self._manager.end_turn()
@@ -301,25 +288,14 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case TargetsAsked():
                 if self._targets.is_answer(response):
                     self._runs.targets_changed(response)
-            case EventlogRead() | PieceRead() | JobCounted():
-                self._attachments.answered(call, response)
-            case None:
-                pass  # no open call has this matchtag
-            case _:
-                self._answered_of_job(call, response)
-
-    def _answered_of_job(
-        self, call: ExpirationRead | OutputPut | EndPut | EndRead | GuestCall, response: Response
-    ) -> None:
-        match call:
             case ExpirationRead(jobid):
                 self._preparing.expiration_read(jobid, response)
-            case OutputPut() | EndPut():
-                self._storing.put(call, response)
             case EndRead(jobid):
                 self._ends.end_read(jobid, response)
             case GuestCall():
                 self._guest_answered(call, response)
+            case None:
+                pass  # no open call has this matchtag
             case _:
                 assert_never(call)
 
@@ -341,7 +317,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _fired(self, key: TimerKey) -> None:
         match key.kind:
             case TimerKind.POLL:
-                self._attachments.poll()
+                self._copies.poll()
             case TimerKind.RETRY:
                 self._real.retry()
             case TimerKind.PLACE:
@@ -460,10 +436,9 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._outbox.send(respond(request))
 
     def _disconnect(self, request: Request) -> None:
-        self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
         self._process_tables.leave(request.sender)
-        self._guests.leave(request.sender)
+        self._copies.leave(request.sender)
         self._manager.forget(request.sender)
         if request.sender == self._manager.sender:
             self._starts.mark_undelivered()
@@ -495,9 +470,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         if payload.severity != rfc21.SEVERITY_FATAL:
             return
         job = self._jobs.get(payload.id)
-        if job is None:
-            self._attachments.job_is_over(payload.id)
-        else:
+        if job is not None:
             if payload.type == job_requests.CANCEL_TYPE:
                 self._real.cancel_expired(job)
             self._runs.killed(job, payload.wait_status)
@@ -506,16 +479,14 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
 
     def _shell_says(self, notice: ShellInput) -> None:
         match notice:
-            case Started(id=jobid):
+            case Started():
                 self._real.started(notice)
-                self._job_changed(jobid)
             case FirstExit():
                 self._real.first_exited(notice)
             case WantsPmi(jobid):
                 self._runs.wants_pmi(jobid)
-            case Done(id=jobid):
+            case Done():
                 self._real.done(notice)
-                self._job_changed(jobid)
             case Processes():
                 self._process_tables.told(notice)
             case Fed():
@@ -544,17 +515,6 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._manager.shell_failed(reason)
             case _:
                 assert_never(notice)
-
-    def _job_changed(self, jobid: int) -> None:
-        job = self._jobs.get(jobid)
-        if job is not None:
-            self._attachments.job_changed(job)
-
-    def _output_read(self, read: OutputRead) -> None:
-        if read.key is not None:
-            self._attachments.output_read(read.key, read)
-        else:
-            self._storing.output_read(read)
 
 
 def _method(topic: str) -> str:

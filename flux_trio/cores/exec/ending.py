@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flux_trio.cores.exec.attach import Attachments
 from flux_trio.cores.exec.calls import EndRead, ExecOutbox, StoredKey
 from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
@@ -34,19 +33,11 @@ class Ends(Part):
     _confirms: bool
 
     def __init__(
-        self,
-        outbox: ExecOutbox,
-        jobs: Jobs,
-        starts: Starts,
-        attachments: Attachments,
-        guests: Guests,
-        *,
-        has_shell: bool,
+        self, outbox: ExecOutbox, jobs: Jobs, starts: Starts, guests: Guests, *, has_shell: bool
     ) -> None:
         self._outbox = outbox
         self._jobs = jobs
         self._starts = starts
-        self._attachments = attachments
         self._guests = guests
         self._has_shell = has_shell
         # Jobs that are forgotten here, and that the shell host keeps until their release is durable
@@ -56,30 +47,23 @@ class Ends(Part):
     # Forgetting jobs here
 
     def settle_ended(self) -> None:
-        """Forget, at the end of a turn, jobs that have ended or lost their last reader."""
+        """Forget, at the end of a turn, jobs that have ended."""
         if self._starts.over:
             for jobid in self._starts.pop_ended():
-                job = self._jobs.get(jobid)
-                if job is not None:
-                    self._attachments.job_changed(job)
-                    self.settle(jobid)
-        if self._attachments.left:
-            for jobid in self._attachments.pop_left():
                 self.settle(jobid)
 
     def settle(self, jobid: int) -> None:
-        """Forget a job whose final release was sent, once no stream reads its files."""
+        """Forget a job whose final release was sent."""
         job = self._jobs.get(jobid)
         if job is None or job.phase is not Phase.OVER:
             return
         if not self._starts.is_release_sent(job) and not job.is_confirmed:
             return  # the next job manager may ask again
-        if not self._attachments.follows(jobid):
-            del self._jobs.by_id[jobid]
-            self._starts.forget(jobid)
-            self._guests.forget(job)
-            if job.simulation is None and self._has_shell:
-                self._forgotten(job)
+        del self._jobs.by_id[jobid]
+        self._starts.forget(jobid)
+        self._guests.forget(job)
+        if job.simulation is None and self._has_shell:
+            self._forgotten(job)
 
     # Letting the shell host forget them
 
@@ -103,7 +87,6 @@ class Ends(Part):
             job.is_confirmed = True
             self.settle(jobid)
             return
-        self._attachments.job_is_over(jobid)
         if jobid in self._unconfirmed:
             self._unconfirmed.remove(jobid)
             self._acknowledge(jobid)
@@ -111,7 +94,6 @@ class Ends(Part):
     def journal_begins(self) -> None:
         """Look up the ends of earlier jobs; the journal tells which later ones are durable."""
         self._confirms = True
-        self._attachments.look_again()
         over = [job.id for job in self._jobs.real(Phase.OVER)]
         for jobid in [*sorted(self._unconfirmed), *over]:
             self._look_up_end(jobid)
@@ -119,7 +101,6 @@ class Ends(Part):
     def journal_is_missing(self) -> None:
         """Acknowledge all jobs: without a journal no event tells which releases are durable."""
         self._confirms = False
-        self._attachments.look_again()
         for jobid in sorted(self._unconfirmed):
             self.confirmed(jobid)
 

@@ -12,7 +12,7 @@ For each job the kvs is asked in the order of the table GUEST_NAMESPACE:
     commit init, starting                 → and the link
     commit shell.init, shell.start        → when the tasks run; then the start is told
     commit output and input, piece by piece, with how much is there
-    commit shell-exit, complete; done     → when the processes have ended and all output is there
+    commit shell-exit, complete, done     → when the processes have ended and all output is there
     the root of the namespace             → put at job.<id>.guest; then the end is told
     namespace-remove job-<id>
 
@@ -21,6 +21,9 @@ put there. There the output is copied when somebody reads it, or at the end, and
 launched meanwhile. flux-core's job manager does not ask again for a job that is canceled while no
 service is there. So with flux-core a job is launched when its namespace is linked, by which the
 next service finds it; see `GuestSettings`.
+
+Where Flux's own programs do not come in, a job has no namespace: the content is written at its
+place below the job, in one commit at the end, or earlier if somebody reads the output.
 """
 
 from __future__ import annotations
@@ -29,17 +32,16 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.attach import Attachments
 from flux_trio.cores.exec.calls import ExecOutbox, GuestCall, GuestStep
-from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES
+from flux_trio.cores.exec.copying import Copies
+from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES, Contents
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase, namespace_of
-from flux_trio.cores.exec.keeping import truncated
 from flux_trio.cores.exec.starts import Starts
-from flux_trio.cores.kvs_calls import check, commit_values, value_in
+from flux_trio.cores.kvs_calls import Ask, check, commit_ops, commit_values, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.editions import exec_requests, flux_kvs, rfc24
+from flux_trio.editions import exec_requests, flux_kvs, rfc21
 from flux_trio.formats import (
     FormatError,
     apply_update,
@@ -49,18 +51,8 @@ from flux_trio.formats import (
     treeobj,
     value_at,
 )
-from flux_trio.formats.meanings import JobId, JsonObject
-from flux_trio.messages import (
-    Errno,
-    Flag,
-    FluxError,
-    Level,
-    Payload,
-    Request,
-    Response,
-    respond,
-    topics,
-)
+from flux_trio.formats.meanings import JobId, JsonObject, KvsOp
+from flux_trio.messages import Errno, Flag, FluxError, Level, Payload, Request, Response, topics
 from flux_trio.protocols.guest_namespace import (
     OPENING,
     NamespaceEvent,
@@ -71,8 +63,6 @@ from flux_trio.protocols.guest_namespace import (
 STDIN: Final = "attributes.system.shell.options.input.stdin"
 STDIN_METHOD: Final = "stdin"
 PROCTABLE_METHOD: Final = "proctable"
-COPY_CREDIT: Final = 8  # pieces of a job's output, of 64 KiB at most, on their way to the kvs
-COPIES_MAX: Final = 512  # outputs that are copied at once; more jobs wait for one to end
 SHELL_SERVICE: Final = "-shell-"
 
 
@@ -109,12 +99,13 @@ def job_of_shell(topic: str) -> JobId | None:
 class GuestSettings(msgspec.Struct, frozen=True):
     """How guest namespaces are kept.
 
-    `root` is the blobref of an empty directory of the kvs. With `is_stored` the kvs is flux-core's:
-    a namespace is there before the job is launched, and the output is in it while the job runs,
-    whether it is read or not. Standard input is sent to the broker of rank `leader`; None is the
-    rank of the job's first node.
+    Without `is_named` there are none, only their content. `root` is the blobref of an empty
+    directory of the kvs. With `is_stored` the kvs is flux-core's: a namespace is there before the
+    job is launched, and the output is in it while the job runs, whether it is read or not. Standard
+    input is sent to the broker of rank `leader`; None is the rank of the job's first node.
     """
 
+    is_named: bool = True
     root: str = treeobj.empty_root("sha1")
     is_stored: bool = False
     leader: int | None = None
@@ -124,13 +115,10 @@ _S, _E = NamespaceState, NamespaceEvent
 
 
 class Guests(Part):
-    """The namespaces; without `settings` jobs have none, and their log comes at their end."""
+    """The namespaces of all jobs."""
 
     states: NamespaceStates
     _nopened: int
-    _ncopied: int
-    _waiting: dict[JobId, None]
-    _readers: dict[JobId, list[Request]]
     _changed: dict[JobId, None]
 
     def __init__(
@@ -138,39 +126,45 @@ class Guests(Part):
         outbox: ExecOutbox,
         jobs: Jobs,
         starts: Starts,
-        attachments: Attachments,
+        copies: Copies,
         inputs: InputLog,
-        settings: GuestSettings | None,
+        settings: GuestSettings,
     ) -> None:
         self._outbox = outbox
         self._jobs = jobs
         self._starts = starts
-        self._attachments = attachments
+        self._copies = copies
         self._inputs = inputs
-        self._is_kept = settings is not None
-        self._settings = settings or GuestSettings()
-        self._is_view = not self._settings.is_stored
+        self._settings = settings
+        self._is_view = not settings.is_stored
         self.states = NamespaceStates()
-        self._nopened = 0  # namespaces that were asked for so far
-        self._ncopied = 0  # outputs that are being copied
-        self._waiting = {}  # jobs that wait for one of them to end, in order
-        self._readers = {}  # who wait until what is there is stored
+        self._nopened = 0  # namespaces so far
         self._changed = {}  # namespaces to look at when all inputs of the turn are taken
 
     # A namespace is made
 
     def open(self, job: Job) -> bool:
         """Make the namespace of a job that is to start; return whether the job waits for it."""
-        if not self._is_kept:
+        if not self._settings.is_named:
             return False
-        self._nopened += 1
-        job.guest = GuestNamespace(self._nopened)
+        job.guest = self._new()
         if self._is_view:
             self._starts.hold(job)
         flags = 0 if self._is_view else flux_kvs.TREEOBJ
         asked = flux_kvs.LookupAt(_place(job), flags, flux_kvs.PRIMARY)
         self._ask(job, GuestStep.FIND, topics.KVS_LOOKUP, flux_kvs.LOOKUP.write(asked))
         return not self._is_view
+
+    def _new(self) -> GuestNamespace:
+        self._nopened += 1
+        return GuestNamespace(self._nopened)
+
+    def begin(self, job: Job) -> None:
+        """Keep the content for a job without a namespace that is handed to the shell host."""
+        if job.guest is None:
+            job.guest = self._new()
+            self.states.step(job.id, _E.UNNAMED)
+            job.contents.begin(self._outbox.now)
 
     def answered(self, call: GuestCall, response: Response) -> Job | None:
         """Take an answer of the kvs; return the job that need not wait for its namespace any more.
@@ -281,126 +275,86 @@ class Guests(Part):
 
     def started(self, job: Job) -> None:
         """Note that the tasks of `job` run; its start is told when that is written."""
-        if job.guest is None:
-            job.contents.add(self._outbox.now, "shell.start")
-            return
-        job.guest.is_started = True
-        self._starts.hold(job)
-        self._changed[job.id] = None
+        assert job.guest is not None
+        if self._settings.is_named:
+            job.guest.is_starting = True
+            self._starts.hold(job)
+            self._changed[job.id] = None
+        else:
+            self._begin_log(job, job.guest)
 
     def _started(self, job: Job, guest: GuestNamespace) -> None:
         """Write that the tasks run, in a namespace that is OPEN."""
-        now, guest.is_started = self._outbox.now, False
+        guest.is_starting = False
         assert job.resources is not None
         shell = exec_requests.ShellInit(
             shell_service(job), self._leader(job), len(job.resources.ranks)
         )
-        job.contents.limit = job.output_limit
-        if "shell.init" not in job.contents.names:
-            job.contents.output += job.output_begins(now)
-            job.contents.more += self._inputs.begins(job)
-        job.contents.shells_started(now, shell, job.nodes)
-        guest.has_service = True
+        job.contents.add(self._outbox.now, "shell.init", msgspec.to_builtins(shell))
         self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
-        is_over = job.phase is Phase.STORING
-        if self._settings.is_stored or guest.is_read or job.reattach or is_over:
-            self._copy(job, guest)
+        self._begin_log(job, guest)
+
+    def _begin_log(self, job: Job, guest: GuestNamespace) -> None:
+        """Write the beginning of the output, once, and copy the output if somebody reads it."""
+        now, contents = self._outbox.now, job.contents
+        contents.limit = job.output_limit
+        if "shell.start" not in contents.names:
+            contents.output += job.output_begins(now)
+            taskmap = None
+            if self._settings.is_named:
+                contents.more += self._inputs.begins(job)
+                taskmap = exec_requests.taskmap(job.nodes)
+            contents.add(now, "shell.start", taskmap)
+        guest.has_started = True
+        settings, is_over = self._settings, job.phase is Phase.STORING
+        was_read = job.reattach and (settings.is_named or contents.is_placed)
+        if settings.is_stored or guest.is_read or was_read or is_over:
+            self._copies.begin(job)
 
     def copy(self, request: Request) -> None:
-        """<service>.copy: store the output of a job that runs, since somebody reads it.
-
-        The answer comes when what is there now is stored; at once if the job has not started.
-        """
-        jobid = exec_requests.COPY.read(request).id
-        job = self._jobs.get(jobid)
-        guest = None if job is None else job.guest
-        if job is not None and guest is not None:
-            guest.is_read = True
-            if guest.has_service and job.phase is Phase.RUNNING:
-                self._copy(job, guest)
-        if guest is None or guest.copying in (Copying.NOT_YET, Copying.DONE):
-            self._outbox.send(respond(request))
-        elif request.wants_response:
-            self._readers.setdefault(jobid, []).append(request)
-            self._attachments.say_when_read(jobid)
-
-    def leave(self, sender: str) -> None:
-        """Forget the readers who are gone."""
-        for jobid, waiting in self._readers.items():
-            self._readers[jobid] = [each for each in waiting if each.sender != sender]
-
-    def _answer_readers(self, job: Job, guest: GuestNamespace) -> None:
-        guest.is_current = False
-        for request in self._readers.pop(job.id, ()):
-            self._outbox.send(respond(request))
-
-    def _copy(self, job: Job, guest: GuestNamespace) -> None:
-        if guest.copying is Copying.NOT_YET and self.states.of(job.id) is _S.OPEN:
-            guest.copying = Copying.WAITING
-            self._waiting[job.id] = None
-
-    def _piece_came(self, jobid: JobId, response: Response) -> None:
-        """Take a piece of a job's output, the end of what is there now, or the end of it all."""
-        job = self._jobs.get(jobid)
-        if response.errnum:
-            self._ncopied -= 1
-        if job is None or job.guest is None:
-            return
-        self._changed[jobid] = None
-        piece = rfc24.piece_in(response)
-        job.guest.is_current |= piece is None
-        if response.errnum:
-            job.guest.copying = Copying.DONE
-            if response.errnum != Errno.ENODATA:
-                self._refused(job, response)
-        elif piece is not None:
-            job.contents.add_piece(self._outbox.now, piece)
-            job.guest.npieces += 1
+        """<service>.copy: store the output of a job that runs, since somebody reads it."""
+        if (job := self._copies.ask(request)) is not None:
+            self._changed[job.id] = None
 
     def _refused(self, job: Job, response: Response) -> None:
         """Let the shell host keep its copy of the output, which is the only whole one."""
+        if job.is_stored:
+            name = format_fluid(job.id, "f58")
+            text = f"job {name}: its output is not stored, the shell host keeps it: "
+            self._outbox.send(Log(Level.ERR, f"{text}{response.error_text}"))
         job.is_stored = False
-        name = format_fluid(job.id, "f58")
-        text = f"job {name}: its output is not stored, the shell host keeps it: "
-        self._outbox.send(Log(Level.ERR, f"{text}{response.error_text}"))
+        job.contents.refuse(response.error_text)
 
     # The job ends
 
-    def ended(self, job: Job) -> bool:
-        """Return whether the end of a job, whose processes have ended, goes by its namespace."""
-        if job.guest is None:
-            return False
-        self._copy(job, job.guest)
+    def ended(self, job: Job) -> None:
+        """Go on with the end of a job, whose processes have ended."""
+        if job.guest is not None and job.guest.has_started:
+            self._copies.ended(job)
         self._changed[job.id] = None
-        return True
 
-    def _complete(self, job: Job, guest: GuestNamespace) -> None:
-        """Write the end of the job once its output is whole; then it may be told."""
-        if guest.copying is not Copying.DONE:
-            return
-        self._write_complete(job)
-        if not self._write(job, guest):
-            assert job.status is not None
-            self._starts.finish(job, job.status)
-            self._release(job, guest)
-
-    def _write_complete(self, job: Job) -> None:
+    def _write_end(self, job: Job) -> None:
+        """Write how the job has ended, all its output being there; once."""
+        now, contents = self._outbox.now, job.contents
         if job.status is not None:
-            self._inputs.flush(job)
-            leader = self._leader(job) if job.ntasks else None
-            lacks = truncated(job.sizes or {}, job.output_limit)
-            job.contents.completed(self._outbox.now, job.status, job.ntasks, leader, lacks)
+            if job.ntasks:  # it was no simulated job
+                self._inputs.flush(job)
+                contents.end_output(now, job.ntasks, job.sizes or {})
+            if job.ntasks and self._settings.is_named:
+                shell = exec_requests.ShellExit(self._leader(job), job.status)
+                contents.add(now, "shell-exit", msgspec.to_builtins(shell))
+            contents.add(now, "complete", rfc21.write(rfc21.Finish(job.status)))
+        contents.end(now)
 
     def _release(self, job: Job, guest: GuestNamespace) -> None:
         """Move the namespace of a job that has ended: its last answers wait for it."""
         self.states.step(job.id, _E.RELEASED)
-        self._write_complete(job)
-        job.contents.done(self._outbox.now)
-        self._waiting.pop(job.id, None)
-        if self._attachments.end_copy(job.id):  # the job has not ended by its tasks
-            self._ncopied -= 1
-        guest.copying, guest.is_current = Copying.DONE, True
-        if guest.has_service:
+        self._copies.end(job)  # the job may have ended without its tasks
+        if job.status is None and not self._settings.is_named:
+            job.contents = Contents()  # it has not run
+        else:
+            self._write_end(job)
+        if guest.has_started and self._settings.is_named:
             self._outbox.send(_named(topics.BROKER_UNREGISTER, shell_service(job)))
         self._go_on(job, guest)
 
@@ -413,35 +367,22 @@ class Guests(Part):
     def settle(self) -> None:
         """Write what waits, and go on with the namespaces that have changed."""
         self._changed |= dict.fromkeys(self._starts.pop_held())
-        while self._changed or self._attachments.copied or self._may_copy:
-            for jobid, response in self._attachments.pop_copied():
-                self._piece_came(jobid, response)
-            changed, self._changed = self._changed, {}
+        self._copies.begin_waiting()
+        while changed := self._changed | self._copies.pop_changed():
+            self._changed = {}
             for jobid in changed:
                 job = self._jobs.get(jobid)
                 if job is not None and job.guest is not None:
                     self._go_on(job, job.guest)
-            if self._may_copy:
-                self._begin_copy(next(iter(self._waiting)))
-
-    @property
-    def _may_copy(self) -> bool:
-        return bool(self._waiting) and self._ncopied < COPIES_MAX
-
-    def _begin_copy(self, jobid: JobId) -> None:
-        del self._waiting[jobid]
-        job = self._jobs.by_id[jobid]
-        assert job.guest is not None
-        job.guest.copying = Copying.UNDER_WAY
-        self._ncopied += 1
-        self._attachments.copy(job, COPY_CREDIT)
-        if jobid in self._readers:
-            self._attachments.say_when_read(jobid)
+            self._copies.begin_waiting()
 
     def _go_on(self, job: Job, guest: GuestNamespace) -> None:
         state = self.states.of(job.id)
-        if state is _S.OPEN and guest.is_started:
+        if state is _S.OPEN and guest.is_starting:
             self._started(job, guest)
+        is_whole = job.phase is Phase.STORING and guest.copying is Copying.DONE
+        if state is _S.OPEN and is_whole and not guest.is_writing:
+            self._write_end(job)
         if state in (_S.CLOSED, _S.BROKEN):
             if job.status is not None and job.phase is Phase.STORING:
                 self._starts.finish(job, job.status)
@@ -452,16 +393,27 @@ class Guests(Part):
             self.states.step(job.id, _E.WRITTEN)
             self._link(job)
         elif state is _S.ENDING:
-            self.states.step(job.id, _E.WRITTEN)
-            self._move(job)
+            self._end(job)
         elif state is _S.OPEN and job.phase is Phase.OVER:
             self._release(job, guest)
-        elif state is _S.OPEN and job.phase is Phase.STORING:
-            self._complete(job, guest)
+        elif state is _S.OPEN and is_whole:
+            assert job.status is not None
+            self._starts.finish(job, job.status)
+            self._release(job, guest)
         elif state is _S.OPEN:
             self._starts.let_go(job)
         if guest.is_current:
-            self._answer_readers(job, guest)
+            guest.is_current = False
+            self._copies.answer_readers(job)
+
+    def _end(self, job: Job) -> None:
+        """Move the content, all of which is written, to its place; it may be there already."""
+        if self._settings.is_named:
+            self.states.step(job.id, _E.WRITTEN)
+            self._move(job)
+        else:
+            self.states.step(job.id, _E.IN_PLACE)
+            self._starts.let_go(job)
 
     def _link(self, job: Job) -> None:
         if self._is_view:
@@ -479,27 +431,41 @@ class Guests(Part):
             self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
 
     def _write(self, job: Job, guest: GuestNamespace) -> bool:
-        """Write what waits; return whether there was anything."""
-        ops = job.contents.pop_ops()
-        npieces, guest.npieces = guest.npieces, 0
-        if not ops:  # the pieces are in the namespace already, or beyond the limit
-            self._attachments.copy_more(job.id, npieces)
+        """Write what waits; return whether there was anything.
+
+        Without a namespace all waits until somebody reads it, or to the end.
+        """
+        is_named = self._settings.is_named
+        if not is_named and guest.copying is Copying.NOT_YET:
+            return False
+        ops = job.contents.pop_ops(in_pieces=not is_named)
+        nbytes = job.contents.pop_taken()
+        if not ops:  # the output is stored already, or beyond the limit
+            self._copies.stored(job, nbytes)
             return False
         guest.is_writing = True
-        call = GuestCall(job.id, guest.number, GuestStep.WRITE, npieces)
-        self._outbox.ask_kvs(commit_values(ops, namespace_of(job.id)), call)
+        call = GuestCall(job.id, guest.number, GuestStep.WRITE, nbytes)
+        self._outbox.ask_kvs(self._commit(job, ops), call)
         return True
+
+    def _commit(self, job: Job, ops: list[KvsOp]) -> Ask:
+        if self._settings.is_named:
+            return commit_values(ops, namespace_of(job.id))
+        place = _place(job)
+        return commit_ops([[op, f"{place}.{key}", *text] for op, key, *text in ops])
 
     def _written(
         self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response
     ) -> None:
         guest.is_writing = False
-        if job.phase is not Phase.OVER and self.states.of(job.id) is _S.OPEN:
+        state = self.states.of(job.id)
+        if job.phase is not Phase.OVER and state is _S.OPEN:
             self._starts.let_go(job)
-        self._attachments.copy_more(job.id, call.npieces)
-        if response.errnum and call.npieces:
+        self._copies.stored(job, call.nbytes)
+        if state in OPENING:
+            check(response)
+        elif response.errnum:
             self._refused(job, response)
-        check(response)
 
     # Requests to the kvs
 

@@ -11,7 +11,6 @@ import msgspec
 from flux_trio.cores.exec.exits import ExitRules, WarningSignal
 from flux_trio.cores.exec.guest_contents import Contents
 from flux_trio.cores.exec.input_options import InputRules
-from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.output import log_begins
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.state import Part
@@ -47,7 +46,7 @@ class Phase(Enum):
 
 
 class Copying(Enum):
-    """How far the output of a job is copied to its guest namespace, while that is open."""
+    """How far the output of a job is copied to where it is stored."""
 
     NOT_YET = "nobody reads it"
     WAITING = "as many others are copied as may be at once"
@@ -67,9 +66,8 @@ class GuestNamespace(msgspec.Struct, eq=False):
     is_read: bool = False  # somebody reads its output
     is_current: bool = False  # what was there of its output a moment ago has been read
     copying: Copying = Copying.NOT_YET
-    npieces: int = 0  # of output that wait to be written
-    is_started: bool = False  # the tasks run, and that is not written yet
-    has_service: bool = False  # a name is registered, by which Flux's programs send input
+    is_starting: bool = False  # the tasks run, and that is not written yet
+    has_started: bool = False  # that is written, or waits for the end
 
 
 class Job(msgspec.Struct, eq=False):
@@ -116,7 +114,6 @@ class Job(msgspec.Struct, eq=False):
     input_log: list[Event] = []  # of that, what is not committed yet
     input_pending: int = 0  # bytes of data in it
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
-    keeping: Keeping | None = None  # how far its output is kept while STORING
     nodes: list[int] = []  # of each task: the index of its rank in R
     contents: Contents = msgspec.field(default_factory=Contents)  # of its exec eventlog
     guest: GuestNamespace | None = None  # if it has one

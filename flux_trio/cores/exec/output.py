@@ -7,12 +7,13 @@ events, input.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from flux_trio.cores.exec.vocabulary import Chunk
 from flux_trio.editions import rfc24
-from flux_trio.formats import Event, FormatError, Idset, Jobspec, parse_event, parse_size
+from flux_trio.formats import Event, FormatError, Idset, Jobspec, parse_size
 from flux_trio.messages import Level
 from flux_trio.shell.protocol import STREAMS
 
@@ -83,24 +84,22 @@ def log_ends(now: float, ntasks: int, lacks: list[str]) -> list[Event]:
     return [*events, *(Event(now, rfc24.DATA, rfc24.write(end)) for end in ends)]
 
 
-def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Return at most `most` pieces of a log, from `line` on, and the next line, None at the end.
+def truncated(sizes: Mapping[tuple[int, str], int], limit: int) -> list[str]:
+    """Return a note for each stream of which not all is kept, as flux-core's shell words it.
 
-    A piece is the context of a data event that has data. A log event becomes a piece of standard
-    error without data, whose `note` has the message. Raises FormatError.
+    `sizes` has how many bytes each task has written to each stream.
     """
-    found: list[dict[str, Any]] = []
-    lines = text.split("\n")
-    while line < len(lines) - 1:
-        event = parse_event(lines[line])
-        context = event.context or {}
-        is_data = event.name == rfc24.DATA and rfc24.has_data(context)
-        if is_data or event.name == rfc24.LOG:
-            if len(found) == most:
-                return found, line
-            found.append(context if is_data else rfc24.write(rfc24.message_in(context).piece()))
-        line += 1
-    return found, None
+    written, lacks, room = Counter[str](), Counter[str](), limit
+    for (_, stream), nbytes in sorted(sizes.items(), key=lambda item: file_number(*item[0])):
+        kept = min(nbytes, room)
+        room -= kept
+        written[stream] += nbytes
+        lacks[stream] += nbytes - kept
+    return [
+        f"{stream}: {lacks[stream]} of {written[stream]} bytes truncated"
+        for stream in STREAMS
+        if lacks[stream]
+    ]
 
 
 def warning(text: str) -> rfc24.Message:

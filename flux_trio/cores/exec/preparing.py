@@ -1,12 +1,14 @@
 """Reading what the KVS has of a job before it starts, or of a job that runs already.
 
 For a job that was allocated after the hello, R and the jobspec are enough. For an older job, and
-for a job to reattach, the eventlog and the log of an earlier exec service are read too.
+for a job to reattach, the eventlog and what an earlier exec service has left are read too.
 """
 
 from __future__ import annotations
 
 from typing import Final, assert_never
+
+import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox, KeyRead, StoredKey
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
@@ -98,6 +100,8 @@ class Preparing(Part):
             self._look_up(job, StoredKey.EVENTLOG)
             if job.simulation is None:
                 self._look_up(job, StoredKey.EXEC_LOG)
+                if job.guest is None:
+                    self._look_up(job, StoredKey.PLACES)
         elif job.simulation is not None:
             self._begin(job)
 
@@ -110,11 +114,15 @@ class Preparing(Part):
                     job.read_eventlog(text)
                 case StoredKey.EXEC_LOG:
                     job.status = completed_status(text)
+                    if job.guest is None:
+                        job.contents.read_log(text)
+                case StoredKey.PLACES:
+                    job.contents.read_places(text)
                 case StoredKey.R:
                     raise AssertionError("R is read first, and alone")
                 case _:
                     assert_never(key)
-        except (FluxError, FormatError) as error:
+        except (FluxError, FormatError, msgspec.MsgspecError) as error:
             what = ENVIRONMENT if key is StoredKey.JOBSPEC else EVENTLOGS
             self._starts.fail(job, f"{what} cannot be read: {error}")
             return

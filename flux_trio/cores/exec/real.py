@@ -32,7 +32,6 @@ from flux_trio.cores.exec.output import limit_of, warning
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
 from flux_trio.cores.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.cores.exec.starts import Starts
-from flux_trio.cores.exec.storing import Storing
 from flux_trio.cores.exec.tasks import (
     VERBOSE,
     check_terminal,
@@ -134,7 +133,7 @@ class RealJobs(Part):
     `environment` is added to the environment of each task, where the job id has the form `id_form`.
     `kill_grace_s` seconds pass between the
     first signal and SIGKILL. `output_limit` bytes of output are stored, unless the jobspec sets a
-    limit. `storing` takes over a job that has ended.
+    limit.
     """
 
     is_connected: bool
@@ -144,7 +143,6 @@ class RealJobs(Part):
         outbox: ExecOutbox,
         jobs: Jobs,
         starts: Starts,
-        storing: Storing,
         guests: Guests,
         environment: Mapping[str, str],
         id_form: FluidForm,
@@ -154,7 +152,6 @@ class RealJobs(Part):
         self._outbox = outbox
         self._jobs = jobs
         self._starts = starts
-        self._storing = storing
         self._guests = guests
         self._environment = environment
         self._id_form: FluidForm = id_form
@@ -176,8 +173,7 @@ class RealJobs(Part):
         except (FormatError, LayoutError, ShellProtocolError) as error:
             self._starts.fail(job, str(error))
             return
-        if job.guest is None:
-            job.contents.begin(self._outbox.now)
+        self._guests.begin(job)
         job.phase = Phase.LAUNCHING
         if self.is_connected:
             self._hand_over(job)
@@ -286,7 +282,7 @@ class RealJobs(Part):
         self._starts.release(job)
 
     def done(self, notice: Done) -> None:
-        """Begin to store the output of a job: every process of the job has ended."""
+        """Store what is left of the output of a job: every process of the job has ended."""
         job = self._jobs.get(notice.id)
         if job is None or job.phase is not Phase.RUNNING:
             return
@@ -305,8 +301,7 @@ class RealJobs(Part):
             )
         if notice.damage:
             self._starts.exception(job, f"damaged: {'; '.join(notice.damage)}")
-        if not self._guests.ended(job):
-            self._storing.begin(job)
+        self._guests.ended(job)
 
     def first_exited(self, notice: FirstExit) -> None:
         """Take the news that the first task of a job has ended; a new connection repeats it."""

@@ -6,7 +6,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.streams import StreamKey
 from flux_trio.formats.meanings import JobId
 from flux_trio.shell.protocol import ShellNotice, ShellRequest
 
@@ -32,12 +31,9 @@ class FilePart(msgspec.Struct, frozen=True):
 
 
 class ReadOutput(msgspec.Struct, frozen=True):
-    """Read `parts` of a job's output; the input `OutputRead` with the same `key` has them.
+    """Read `parts` of a job's output; the input `OutputRead` with the same `number` has them."""
 
-    `key` is that of the stream which wants the output, None for output that is to be stored.
-    """
-
-    key: StreamKey | None
+    number: int  # of the job's guest namespace
     id: JobId
     parts: tuple[FilePart, ...]
 
@@ -54,7 +50,7 @@ class Chunk(msgspec.Struct, frozen=True):
 class OutputRead(msgspec.Struct, frozen=True):
     """The output that a `ReadOutput` has found; parts without a byte are left out."""
 
-    key: StreamKey | None
+    number: int
     id: JobId
     chunks: tuple[Chunk, ...]
 

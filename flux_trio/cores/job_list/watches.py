@@ -3,7 +3,7 @@
 One stream, in order:
 
     reader  job-info.eventlog-watch         → a response for each line
-    asks    job-exec.copy, if Flux's own program wants output that is not stored; kvs.watch
+    asks    job-exec.copy, if output is wanted that may not be stored; kvs.watch
     reader  job-info.eventlog-watch-credit  → as many lines more
     asks    a lookup of the key, when the job is inactive or a reader was slow
     reader                                  ← ENODATA after the last line; ENOENT without a log
@@ -14,8 +14,8 @@ after it. When a reader grants credit again, reading goes on from its place, so 
 as long as it likes. The output of a job (`guest.output`) may be in several keys, which are read as
 one eventlog: a key is full when it has PIECE_CHARS, and then the next one is followed.
 
-While a job runs, the execution service stores its output when somebody reads it. Flux's own
-programs wait until what was there when they came is stored.
+While a job runs, the execution service stores its output when somebody reads it. The reader waits
+until what was there when he came is stored.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import JobEvent, JobState
 
-WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
+WATCHES_OF_USER_MAX: Final = 2048  # open at once; beyond it EAGAIN
 WATCHES_OF_OWNER_MAX: Final = 20_000  # of the owner, whose programs hold one for each job
 # Characters of one stream's text that are held without credit, or one line if it is longer. The
 # rest is left in the kvs and read later.
@@ -114,7 +114,10 @@ class _Watch(JobStream):
         return self.flags is not None and self.is_last and self.has_run and self.path != OUTPUT
 
     def pop_lines(self) -> Iterator[str]:
-        """Remove and yield the next whole lines, as long as there is credit."""
+        """Remove and yield the next whole lines, as long as there is credit.
+
+        Of a stream with a bound, no more than the beginning of what is left is held.
+        """
         newline = 0 if self.flags is None else 1  # flux-core's lines keep theirs
         end = self.held.find("\n", self.at) + 1
         while end and self.credit.allows(1):
@@ -124,8 +127,18 @@ class _Watch(JobStream):
             self.at = end
             yield line
             end = self.held.find("\n", end) + 1
-        if self.at == len(self.held):
+        left = len(self.held) - self.at
+        if not left:
             self.held, self.at = "", 0
+        elif self.credit.left is not None and left > HELD_CHARS_MAX:
+            self._hold_beginning(max(HELD_CHARS_MAX, (self.chars_sent + left) // READS_MAX))
+
+    def _hold_beginning(self, most: int) -> None:
+        """Keep whole lines of the text that is left: at least one, and `most` characters."""
+        text = self.held[self.at :]
+        end = text.rfind("\n", 0, most) + 1 or text.find("\n") + 1 or len(text)
+        self.behind |= end < len(text)
+        self.held, self.at = text[:end], 0
 
     @property
     def has_line(self) -> bool:
@@ -133,15 +146,8 @@ class _Watch(JobStream):
         return self.held.find("\n", self.at) >= 0
 
     def hold(self, text: str) -> None:
-        """Keep the beginning of `text`, or all of it if the stream has no bound."""
-        most = max(HELD_CHARS_MAX, (self.chars_sent + len(text)) // READS_MAX)
-        if self.credit.left is not None and len(text) > most:
-            end = text.rfind("\n", 0, most) + 1 or text.find("\n") + 1 or len(text)
-            self.behind = end < len(text)
-            text = text[:end]
-        else:
-            self.behind = False
-        self.held, self.at = text, 0
+        """Take the text that follows what was sent; `pop_lines` sends it."""
+        self.held, self.at, self.behind = text, 0, False
 
 
 class Watches(Part):
@@ -176,7 +182,7 @@ class Watches(Part):
         if record.state == JobState.INACTIVE or not watch.follow:
             watch.is_last = True
             self._read(watch)
-        elif watch.flags is not None and watch.path == OUTPUT:
+        elif watch.path == OUTPUT:
             self._have_output_stored(watch)
         elif watch.waits_for_log and not (watch.owes_sentinel and watch.has_run):
             self._follow(watch)
@@ -221,9 +227,14 @@ class Watches(Part):
         self._exchange.send(respond(request))
 
     def cancel(self, request: Request) -> None:
-        """job-info.eventlog-watch-cancel: end one of the sender's streams with ECANCELED."""
+        """job-info.eventlog-watch-cancel: end one of the sender's streams with ECANCELED.
+
+        One of Flux's own programs ends as they expect it.
+        """
         watch = self._watches.canceled(request)
-        self._end(watch, canceled(watch.request, request))
+        is_ours = watch.flags is None
+        end = respond_error(watch.request, Errno.ECANCELED) if is_ours else None
+        self._end(watch, end or canceled(watch.request, request))
         self._exchange.send(respond(request, {}))
 
     def forget(self, sender: str) -> None:
