@@ -14,6 +14,7 @@ import trio
 from flux_trio.editions import CLASSIC
 from flux_trio.instance import Instance
 from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Driven
+from flux_trio.lab.exercise.stage import ONCE
 from flux_trio.messages import topics
 from tests.lab import outside_clauses
 from tests.lab.outside import Cell, Message, cells_of
@@ -96,7 +97,7 @@ OF_WHOLE: Final[dict[str, tuple[str, ...]]] = {
     "prioritize": ("27.prioritize.1",),
     "expiration": ("27.expiration.1",),
     "hello": ("27.hello.4", "27.hello.5", "27.hello.6", "27.hello.7"),
-    "ready": ("27.ready.12", "27.ready.13"),
+    "ready": ("27.ready.12", "27.ready.13", ONCE),
     "start": ("32.start.1", "32.start.4", "32.start.5"),
     "exec-hello": ("32.hello.7", "32.hello.5", "32.start.2"),
 }
@@ -113,12 +114,8 @@ EXCUSED: Final[dict[str, str]] = {
         f"alloc | t_submit | {each}": _NO_KEY_OF_AN_RFC
         for each in (*_TEXTS[:3], "stale", "off by one", "negative", "huge")
     },
-    **{f"ready | whole | {each}": _NO_READY for each in ("lost", "to another peer")},
-    **{
-        f"ready | whole | {each}": _MORE_KEYS
-        for each in ("about nobody", "of an unknown type", "with another one about nobody")
-    },
-    "ready | whole | twice": "the broker drops the second answer to what asks for one",
+    **{f"ready | whole | {each}": _NO_READY for each in ("lost", "late", "to another peer")},
+    **{f"ready | whole | {each}": _MORE_KEYS for each in ("about nobody", "of an unknown type")},
     **{
         f"kvs.commit | {each}": _NOT_STORED
         for each in (

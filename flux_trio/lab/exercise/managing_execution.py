@@ -44,7 +44,7 @@ class OtherExecution(StandIn):
         """The last start request of each job."""
 
     async def hello(self) -> None:
-        await self._handle.call(topics.EXEC_HELLO, {"service": OTHER_EXEC})
+        await self._stage.call(topics.EXEC_HELLO, {"service": OTHER_EXEC}, self._handle)
 
     async def started(self, jobid: int, *, says: bool = True) -> bool:
         """Wait until a job is to be started, and start it; return `reattach`. Raises Stuck."""

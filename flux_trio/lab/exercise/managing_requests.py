@@ -59,6 +59,7 @@ async def out_of_range(stage: Stage) -> None:
         await stage.refused(topics.JOB_RAISE, **RAISED | {"id": jobid})
         await stage.refused(topics.JOB_URGENCY, id=jobid, urgency=DEFAULT)
         await stage.refused(topics.JOB_UPDATE, id=jobid, updates={DURATION_KEY: 600.0})
+    await stage.refused(f"{topics.JOB_MANAGER}.exercise")
     updates = {"attributes.system.exercise": 1}
     await stage.refused(topics.JOB_UPDATE, id=waiting[1], updates=updates)
     for jobid in (over, *waiting):

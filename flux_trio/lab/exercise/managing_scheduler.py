@@ -304,7 +304,7 @@ async def _update(
     begin = stage.time_of(jobid, "alloc")
     clause = "27.expiration.10" if errnum == Errno.EINVAL else "27.expiration.11"
     payload = {"id": jobid, "updates": {DURATION_KEY: duration}}
-    is_told = True
+    is_told, unanswered = True, None
 
     async def answer() -> None:
         request = await other.wanted(jobid, topics.SCHED_EXPIRATION)
@@ -318,6 +318,10 @@ async def _update(
                 await stage.call(topics.JOB_UPDATE, payload)
             except FluxError:
                 is_told = False
+            except Stuck as stuck:
+                unanswered = stuck  # if the scheduler was not asked, that is the cause
+    if unanswered is not None:
+        raise unanswered
     if is_told == (errnum == Errno.EINVAL):
         raise Stuck(f"the scheduler answers {errnum}; the user is told otherwise", clause)
     await seen(stage, jobid)

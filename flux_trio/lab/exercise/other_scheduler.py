@@ -37,15 +37,19 @@ class OtherScheduler(StandIn):
     async def hello(self) -> None:
         """Say hello, and keep what it tells."""
         hello = self._stage.edition.sched_hello.write(Hello(partial_ok=True))
-        async with self._handle.stream(topics.SCHED_HELLO, hello) as told:
-            self.held = [each async for each in told]
+        with self._stage.deadline():
+            async with self._handle.stream(topics.SCHED_HELLO, hello) as told:
+                self.held = [each async for each in told]
+            return
+        raise Stuck(f"no end of the answers to {topics.SCHED_HELLO}", "27.hello.6")
 
     async def serve(self, limit: int | None = None) -> object:
         """Say hello and ready; return `count`, how many jobs wait."""
         await self.hello()
         edition = self._stage.edition
         mode = Ready("unlimited") if limit is None else Ready("limited", limit)
-        answer = await self._handle.call(topics.SCHED_READY, edition.sched_ready.write(mode))
+        wanted = edition.sched_ready.write(mode)
+        answer = await self._stage.call(topics.SCHED_READY, wanted, self._handle)
         return (answer or {}).get("count")
 
     async def refused(self, ready: dict[str, Any]) -> None:

@@ -28,7 +28,16 @@ from flux_trio.lab.exercise.sched_jobs import (
     wait_until_seen,
     waits,
 )
-from flux_trio.lab.exercise.stage import LONG_S, Stage, Stuck, all_have, many, resources_of
+from flux_trio.lab.exercise.stage import (
+    LONG_S,
+    ONCE,
+    REFUSED,
+    Stage,
+    Stuck,
+    all_have,
+    many,
+    resources_of,
+)
 from flux_trio.lab.exercise.substitute_services import STAND_IN_ACTS
 from flux_trio.messages import FluxError, topics
 
@@ -318,7 +327,20 @@ async def _held(stage: Stage) -> None:
 
 
 @SCHED_ACTS.act(
-    "a running job gets a new expiration", "the request is answered, be it with a refusal", ()
+    "somebody asks for a method that is not there",
+    "it is refused, and the program serves on",
+    (REFUSED,),
+)
+async def _unknown_method(stage: Stage) -> None:
+    waiting = await many(stage, 3)
+    await stage.refused(f"{topics.SCHED}.exercise", id=waiting[1])
+    await all_have(stage, waiting, "clean")
+
+
+@SCHED_ACTS.act(
+    "a running job gets a new expiration",
+    "the request is answered once, be it with a refusal",
+    (ONCE,),
 )
 async def _expiration(stage: Stage) -> None:
     jobid = await stage.submit(duration=600.0, run_s=LONG_S)

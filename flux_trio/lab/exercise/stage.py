@@ -24,12 +24,10 @@ from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, job_key, parse_r
 from flux_trio.lab.exercise.program import Driven
 from flux_trio.lab.exercise.refusing import RefusingRouter
-from flux_trio.messages import Flag, FluxError, Message, Request, Response, topics
+from flux_trio.messages import Flag, FluxError, Message, Payload, Request, Response, topics
 from flux_trio.protocols import JobFlag
 from flux_trio.trace import Kind, Record
 
-RUN_S: Final = 0.05
-"""How long a job runs of which its act does not say it, in seconds."""
 LONG_S: Final = 3600.0
 """How long a job runs that its act ends, in seconds."""
 RUN: Final = "system.exec.test.run_duration"
@@ -431,10 +429,11 @@ class Stage:
     async def refused(self, topic: str, handle: Handle | None = None, **payload: Any) -> None:
         """Send a request that the program has to refuse. Raises Stuck."""
         try:
-            with self.deadline():
-                await (handle or self._handle).call(topic, payload)
+            await self.call(topic, payload, handle)
         except FluxError:
             return
+        except Stuck as stuck:
+            raise Stuck(str(stuck), REFUSED) from None
         raise Stuck(f"{topic} {payload} was not refused", REFUSED)
 
     async def rejected(self, clause: str, **shape: Any) -> None:
@@ -506,16 +505,22 @@ class Stage:
             if "clean" not in self.events(jobid):
                 raise
 
-    async def call(self, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Send a request as the owner and return the response. Raises FluxError and Stuck."""
+    async def call(
+        self, topic: str, payload: Payload, handle: Handle | None = None
+    ) -> dict[str, Any]:
+        """Send a request and return the response. Raises FluxError and Stuck.
+
+        It comes from the owner, or from another client of the exercise.
+        """
         with self.deadline():
-            return await self._handle.call(topic, payload)
+            found: dict[str, Any] = await (handle or self._handle).call(topic, payload)
+            return found
         raise Stuck(f"no answer to {topic} within {self.deadline_s:g} s")
 
 
 def _jobspec(
     command: Sequence[str],
-    run_s: float = RUN_S,
+    run_s: float = 0.05,
     constraints: Mapping[str, Any] | None = None,
     more: Mapping[str, object] | None = None,
     cwd: str = "/",
