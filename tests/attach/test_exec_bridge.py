@@ -371,6 +371,17 @@ def test_starts_before_ours_are_no_sign_of_another_service() -> None:
     assert again.end == ""
 
 
+def test_journal_of_the_next_job_manager_begins_with_starts_of_before(script: BridgeScript) -> None:
+    script.answer(script.journal, "it is unloading", ENOSYS)
+    script.answer(script.pop(topics.EXEC_HELLO))
+    script.journal = script.pop(topics.JOB_EVENTS)
+    script.tell_journal(8, event("start"))  # an earlier service has started it
+    assert script.end == ""
+    script.tell_journal(-1)
+    script.tell_journal(9, event("start"))
+    assert "it has started job" in script.end
+
+
 def test_questions_that_flux_core_does_not_know_are_not_sent_there(script: BridgeScript) -> None:
     known = {"service.add", "service.remove"}
     asked = {each.topic for each in script.sent if isinstance(each, Request)}

@@ -56,6 +56,21 @@ def test_job_that_was_being_ended_goes_on_in_flux_core() -> None:
     assert (wake["id"], wake["type"], wake["severity"]) == (7, "exec", 7)
 
 
+def test_job_that_flux_core_asks_for_while_it_is_looked_at_is_flux_cores() -> None:
+    """It is canceled before its eventlog is read: then it seems to be over for flux-core."""
+    script = BridgeScript()
+    script.start()
+    script.launched()
+    script = BridgeScript.looking(script.kvs)
+    script.start(reattach=True)
+    log = format_eventlog([*running(48.0, userid=OWNER_USERID), raised("cancel")])
+    script.kvs.spaces["primary"][EVENTLOG] = log
+    script.let_go()
+    script.launched()
+    script.ended(status=143 << 8)
+    assert [each for each, _ in script.answers()][-2:] == ["finish", "release"]
+
+
 def test_job_that_has_no_process_any_more_is_not_kept_either() -> None:
     script = left(raised("cancel"))
     script.unknown()

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_index import ended_at, purge_ops
-from flux_trio.cores.job_list import watches
+from flux_trio.cores.job_list import listing, watches
 from flux_trio.cores.job_list.records import ended_of, folded
 from flux_trio.cores.pages import small_pages
 from flux_trio.cores.turns import TimerFired
@@ -146,6 +146,17 @@ class World:
             reader.throughout = self.logs.keys() - self.purged
             self.listed.turn(request)
 
+    def list_at_once(self) -> None:
+        """All readers list all jobs: streams that have ended take no place any more."""
+        for reader in self.readers:
+            reader.__init__(reader.name)  # type: ignore[misc]
+            reader.topic, reader.credit, reader.end = topics.LIST_LIST, ENDLESS, None
+            payload = {"states": STATES, "credit": ENDLESS}
+            self.listed.turn(
+                asked(topics.LIST_LIST, payload, by=reader.name, tag=TAG, streaming=True)
+            )
+        self.settle()
+
     def tell(self, reader: Reader, method: str, **payload: int) -> None:
         told = asked(
             f"{reader.topic}-{method}", {"matchtag": TAG, **payload}, by=reader.name, tag=0
@@ -249,6 +260,9 @@ class World:
             if reader.is_open:
                 reader.credit += ENDLESS
                 self.tell(reader, "credit", credit=ENDLESS)
+        self.settle()
+
+    def settle(self) -> None:
         while self.listed.answers or self.listed.timers:
             self.answer_all()
             self.fire()
@@ -261,9 +275,13 @@ def test_each_line_comes_once_and_each_job_is_listed_once_whatever_readers_do(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watches, "HELD_CHARS_MAX", HELD_CHARS)
+    # No place of a stream is taken any more when it has ended
+    monkeypatch.setattr(watches, "WATCHES_OF_OWNER_MAX", READERS)
+    monkeypatch.setattr(listing, "STREAMS_OF_USER_MAX", READERS)
     with small_pages(1):
         world = World(seed)
         for _ in range(ACTS):
             world.act()
         world.rest()
+        world.list_at_once()
     assert [reader.name for reader in world.readers if reader.is_open] == []

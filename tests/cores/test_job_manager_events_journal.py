@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -145,6 +146,28 @@ def test_what_is_not_durable_yet_is_told_when_it_is() -> None:
     assert told(m) == []
     m.commit()
     assert told(m) == [(1, PENDING), OVER, (1, ["urgency"]), (1, ["priority"])]
+
+
+def test_job_that_ends_while_the_backlog_is_read_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was active when its page was read, and is among those that have ended later."""
+    monkeypatch.setattr("flux_trio.cores.stored_jobs.LOOKUP_JOBS_MAX", 1)
+    monkeypatch.setattr(events_journal, "LOOKUP_JOBS_MAX", 1)
+    m = ManagerScript(peers=True, commits_wait=True)
+    m.submit(*range(1, 9))
+    while m.commits:
+        m.commit()
+    m.messages.clear()
+    m.put(
+        asked(topics.JOB_EVENTS, {"full": True}, by="client", streaming=True),
+        asked(topics.JOB_URGENCY, {"id": 2, "urgency": 20}),
+    )
+    m.raise_(1)
+    while m.commits:
+        m.commit()
+    names = Counter(name for jobid, each in told(m) if jobid == 1 for name in each)
+    assert names == Counter([*PENDING, "exception", "clean"])
 
 
 def test_stream_ends_when_too_much_happens_while_its_backlog_is_read(

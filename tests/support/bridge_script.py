@@ -64,6 +64,19 @@ class BridgeScript:
         script.answer(script.pop(topics.EXEC_HELLO), text, errnum)
         return script
 
+    @classmethod
+    def looking(cls, kvs: FluxKvs) -> BridgeScript:
+        """A script that knows which namespaces are left; the kvs holds what it asks about them."""
+        script = cls.__new__(cls)
+        script._begin(kvs)
+        script.hold()
+        script.answer(script.pop(topics.EXEC_HELLO))
+        script.journal = script.pop(topics.JOB_EVENTS)
+        script.tell_journal(-1)
+        assert script.held is not None
+        script._ask_kvs(script.held.pop(0))
+        return script
+
     def _begin(self, kvs: FluxKvs | None) -> None:
         config = ExecConfig(output_limit=str(OUTPUT_BYTES))
         guests = GuestSettings(root=INSTANCE.empty_root, is_stored=True, leader=INSTANCE.rank)
