@@ -116,6 +116,8 @@ class Monitor:
         self._is_simulated = is_simulated
         self._causes = Causes(clauses)
         self._left: list[Violation] = []
+        self._leaver = ""
+        """The party that has begun to leave, service by service."""
         self.facts = Facts(begins=begins)
         self.violations: list[Violation] = []
         self.unexplained: list[Violation] = []
@@ -372,9 +374,13 @@ class Monitor:
         the job manager had to do before it is not done by a party that comes back.
         """
         if readers.may_return:
+            self._leaver = ""
             manager = self.facts.manager
             self._left = [each for each in self._left if each.party == manager != record.party]
         elif readers.may_leave and self.facts.is_leaving(record):
+            if self._leaver == record.party:
+                return  # with its first disconnect, answers that it waited for have become void
+            self._leaver = record.party
             old = self._old()
             known = {(each.clause, each.jobid) for each in self._left}
             self._left += [
