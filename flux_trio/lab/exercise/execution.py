@@ -30,7 +30,7 @@ from flux_trio.lab.exercise.exec_jobs import (
     wait_until_seen,
 )
 from flux_trio.lab.exercise.reattaching import REATTACH_ACTS
-from flux_trio.lab.exercise.stage import UNHARMED, Stage, Stuck, many, resources_of
+from flux_trio.lab.exercise.stage import REFUSED, UNHARMED, Stage, Stuck, many, resources_of
 from flux_trio.lab.exercise.witness import Witness
 from flux_trio.messages import topics
 
@@ -220,6 +220,33 @@ async def _not_fatal(stage: Stage) -> None:
             await stage.call(topics.JOB_RAISE, payload)
         await wait_until_seen(stage)
         await run_on(stage, jobs)
+
+
+@EXEC_ACTS.act(
+    "a job is canceled that was never to be started",
+    "it is nothing to the program, and the other jobs run on",
+    (UNHARMED,),
+)
+async def _canceled_while_it_waits(stage: Stage) -> None:
+    with ExitStack() as opened:
+        jobs = await let_run(stage, opened)
+        waiting = await stage.submit("true", nnodes=NNODES, exclusive=True)
+        await stage.event(waiting, "priority")
+        await stage.cancel(waiting)
+        await stage.event(waiting, "clean")
+        await wait_until_seen(stage)
+        await run_on(stage, jobs)
+
+
+@EXEC_ACTS.act(
+    "somebody asks for a method that is not there",
+    "it is refused, and the program serves on",
+    (REFUSED,),
+)
+async def _unknown_method(stage: Stage) -> None:
+    await wait_until_seen(stage)
+    await stage.refused(f"{stage.executor}.exercise")
+    await wait_until_seen(stage)
 
 
 @EXEC_ACTS.act(

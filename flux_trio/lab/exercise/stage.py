@@ -24,7 +24,16 @@ from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, job_key, parse_r
 from flux_trio.lab.exercise.program import Driven
 from flux_trio.lab.exercise.refusing import RefusingRouter
-from flux_trio.messages import Flag, FluxError, Message, Payload, Request, Response, topics
+from flux_trio.messages import (
+    Flag,
+    FluxError,
+    Message,
+    Payload,
+    Request,
+    Response,
+    service_of,
+    topics,
+)
 from flux_trio.protocols import JobFlag
 from flux_trio.trace import Kind, Record
 
@@ -113,6 +122,8 @@ class Stage:
         """Jobs that may be denied, or lose what they have."""
         self.touched: set[int] = set()
         """Jobs to which an act has done something that ends them; no other job may be harmed."""
+        self.executor = ""
+        """The service that was asked last to start a job."""
         self._handle = handle
         self._events: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._times: dict[tuple[int, str], float] = {}  # of the last event of each name
@@ -158,6 +169,8 @@ class Stage:
         match message:
             case Request(named, {"id": jobid}):
                 topic = _any_name(named)
+                if topic == topics.START_METHOD:
+                    self.executor = service_of(named)
                 self._asked[topic, jobid] += 1
                 if topic in _LAST and (topic != topics.SCHED_FREE or self.edition.free_answer):
                     is_to_program = not self._router.is_program(party)
