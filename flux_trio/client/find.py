@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flux_trio.client.errors import AccessDenied, InstanceStarting, NoInstance
+from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages.address import socket_path, uri_of_socket
 from flux_trio.process.private import opener, read_private
 
@@ -28,6 +29,7 @@ INSIDE_VARIABLE: Final = "FLUX_TRIO_INSIDE"
 
 JOB_VARIABLE: Final = "FLUX_JOB_ID"
 TASK_VARIABLE: Final = "FLUX_TASK_RANK"
+MARK_VARIABLE: Final = "FLUX_TRIO_SHELL"  # of the shell host: its jobs around a task, with dots
 URI_FILE: Final = "uri"
 SOCKET_FILE: Final = "local"
 NATIVE_FILE: Final = "local-0"  # the socket for Flux's own programs
@@ -101,8 +103,18 @@ def is_in_job(environ: Mapping[str, str]) -> bool:
 
 
 def is_of_ours(environ: Mapping[str, str]) -> bool:
-    """Whether a flux-trio is around this process; real Flux sets no such variables."""
-    return STATEDIR_VARIABLE in environ or URI_VARIABLE in environ
+    """Whether a flux-trio is around this process, and the job is its own.
+
+    In a job of a real Flux that itself runs in a job of a flux-trio, the variables are those of the
+    outer one. The mark of that one's shell host ends with the number of another job then.
+    """
+    if not (STATEDIR_VARIABLE in environ or URI_VARIABLE in environ):
+        return False
+    marked = environ.get(MARK_VARIABLE, "").rpartition(".")[2]
+    try:
+        return not marked.isdecimal() or int(marked) == parse_fluid(environ.get(JOB_VARIABLE, ""))
+    except FormatError:
+        return True  # what is wrong with the id is said when the job is looked up
 
 
 def is_further_task(environ: Mapping[str, str]) -> bool:

@@ -13,6 +13,7 @@ from flux_trio.client import (
     default_statedir,
     find,
     find_instance,
+    is_of_ours,
 )
 
 
@@ -108,3 +109,13 @@ def test_a_token_that_may_not_be_read_is_somebody_elses(
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(AccessDenied, match="may not be read: it is another user's"):
         find_instance({"FLUX_TRIO_STATEDIR": str(statedir)})
+
+
+@pytest.mark.parametrize(
+    ("jobid", "is_ours"), [("ƒ8", True), ("f8", True), ("ƒ9", False), ("nonsense", True)]
+)
+def test_a_job_of_flux_core_in_a_job_of_ours_is_not_ours(jobid: str, is_ours: bool) -> None:
+    """It has the variables of both; job 7 is ƒ8."""
+    outer = {"FLUX_TRIO_STATEDIR": "/s", "FLUX_TRIO_SHELL": "aa.5 bb.7", "FLUX_URI": "local:///x"}
+    assert is_of_ours(outer | {"FLUX_JOB_ID": jobid}) == is_ours
+    assert not is_of_ours({"FLUX_JOB_ID": jobid, "FLUX_URI": "local:///x"})
