@@ -75,7 +75,7 @@ class Schedule:
         if self.state.pool.can_ever_fit(shape):
             return None
         room = self.state.pool.room_when_idle(shape)
-        left = f"there are {room}" if shape.constraint is None else f"{room} meet its constraints"
+        left = f"there are {room}" if shape.constraint is None else f"{room} fit"
         return f"unsatisfiable request: {shape.describe()}; {left}"  # short: RFC 6, 6.response.4
 
     # Grants

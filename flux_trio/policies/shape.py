@@ -68,13 +68,13 @@ class Shape(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
     def describe(self) -> str:
-        """Return text such as `2 whole nodes with at least 4 cores and 1 gpu each`."""
+        """Return text such as `2 whole nodes of at least 4 cores and 1 gpu`."""
         unit = _plural(
             self.count, ("whole node" if self.whole else "node") if self.by_node else "slot"
         )
         holds = [_plural(self.cores, "core"), *([_plural(self.gpus, "gpu")] if self.gpus else ())]
-        least = "at least " if self.whole else ""
-        return f"{unit} with {least}{' and '.join(holds)} each"
+        what = " and ".join(holds)
+        return f"{unit} of at least {what}" if self.whole else f"{unit} with {what} each"
 
 
 def _plural(count: int, noun: str) -> str:

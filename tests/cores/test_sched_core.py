@@ -87,10 +87,7 @@ class TestAlloc:
         [
             (jobspec(5), "5 slots with 1 core each; there are 4"),
             (jobspec(3, nnodes=1), "1 node with 3 cores each; there are 0"),
-            (
-                jobspec(constraints={"hostlist": ["node7"]}),
-                "1 slot with 1 core each; 0 meet its constraints",
-            ),
+            (jobspec(constraints={"hostlist": ["node7"]}), "1 slot with 1 core each; 0 fit"),
             ({"version": 1}, "invalid jobspec: jobspec: expected the key"),
             (jobspec() | {"version": 2}, "invalid jobspec: jobspec.version"),
         ],

@@ -245,6 +245,5 @@ class TestShape:
     def test_words(self) -> None:
         assert slots(1).describe() == "1 slot with 1 core each"
         assert (
-            nodes(2, 4, 1, whole=True).describe()
-            == "2 whole nodes with at least 4 cores and 1 gpu each"
+            nodes(2, 4, 1, whole=True).describe() == "2 whole nodes of at least 4 cores and 1 gpu"
         )
