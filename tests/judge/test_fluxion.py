@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
+
+import pytest
 
 from flux_trio.judge import Judgement, Verdict
 from flux_trio.judge.known import sort_known
@@ -60,6 +63,37 @@ def test_what_one_module_was_told_binds_the_other() -> None:
     judgement = sort_known(judged('"rank": "0,3"', '"rank": "0-1"'), recorded.FLUXION)
     found = {(each.clause, each.party) for each in judgement.violations}
     assert found == {("28.offline.3", "sched-fluxion-qmanager")}
+
+
+def new_in(text: str) -> set[str]:
+    """The clauses that are broken otherwise than is known of fluxion."""
+    judgement = recorded.judged_source(read_trace(text.splitlines(keepends=True)))
+    return {each.clause for each in sort_known(judgement, recorded.FLUXION).violations}
+
+
+def answers(text: str, errnum: str, words: str) -> str:
+    """The trace in which the first answer to sched.alloc is an error."""
+    printed = re.compile(r"(sched\.alloc \[\d+\]) success\n\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+    return printed.sub(rf"\1 {errnum}\n{words}\n", text, count=2)  # as it is sent and received
+
+
+@pytest.mark.parametrize("value", ['"2"', "2.5"])
+def test_a_wrong_nslots_is_not_the_missing_one_that_is_known(value: str) -> None:
+    text = recorded.module_trace(NAME)
+    assert "20.nslots.1" not in new_in(text)
+    of_success = re.compile(r'("id": 49358569472,\n  "type": 0,.*?)("R_lite": \[)', re.DOTALL)
+    changed, count = of_success.subn(rf'\1"nslots": {value}, \2', text)
+    assert count == 2  # as it is sent and received
+    assert "20.nslots.1" in new_in(changed)
+
+
+@pytest.mark.parametrize(
+    ("errnum", "words"), [("ENOSYS", "unloading"), ("EINVAL", "unloading"), ("ENOSYS", "no")]
+)
+def test_an_error_of_a_scheduler_that_stays_is_not_that_of_one_that_leaves(
+    errnum: str, words: str
+) -> None:
+    assert "27.impl.10" in new_in(answers(recorded.module_trace(NAME), errnum, words))
 
 
 def test_a_method_whose_name_ends_in_cancel_need_not_be_a_cancel() -> None:

@@ -147,6 +147,23 @@ def test_an_event_is_before_what_it_caused_however_late_it_is_told(lag: float) -
     assert judgement.verdicts["27.free.1"] is Verdict.KEPT
 
 
+def answers_after_it_ended(count: int) -> set[str]:
+    """The broken clauses when job-exec ends with one commit open, and gets so many answers."""
+    text = printed(1.0, "job-exec tx > module.status [9]", {"status": 1})
+    text += printed(1.2, "job-exec tx > job-manager.exec-hello [9]", {"service": "job-exec"})
+    text += printed(2.0, "job-exec tx > kvs.commit [9]", {"namespace": "primary"})
+    text += printed(3.0, "job-exec tx > module.status [9]", {"status": 3})
+    for number in range(count):
+        text += printed(3.0, "job-exec rx < kvs.commit [9] success", {"rootseq": number})
+    return {each.clause for each in judged_text(text).violations}
+
+
+def test_an_answer_may_come_when_a_module_has_just_ended() -> None:
+    """6.request.1: the broker gives it what was on its way, but not more than it had asked."""
+    assert "6.request.1" not in answers_after_it_ended(1)
+    assert "6.request.1" in answers_after_it_ended(2)
+
+
 # --- streams, and configurations
 
 

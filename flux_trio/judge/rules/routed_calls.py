@@ -52,8 +52,8 @@ class Calls(Live, frozen=True, gc=False):
     served: Place = 0
     """The record at which a stream last began anew: in the current edition, with all resources."""
     void: Place = 0
-    """The record at which the service left. What it was asked before needs no answer, and may get
-    one."""
+    """The record at which the service left, or the client said that it ends. What was asked before
+    needs no answer, and may get one."""
 
     @property
     def due(self) -> tuple[Place, ...]:
@@ -97,7 +97,9 @@ def _fold(calls: Calls | None, part: str | None, record: Record, _seen: Seen) ->
     calls = calls or Calls()
     found = message(record)
     if part is not None:
-        return calls.but(void=record.n) if part == SERVER else None
+        if part == SERVER:
+            return calls.but(void=record.n)
+        return calls.but(open=calls.due, void=record.n) if part == ENDED and calls.due else None
     if isinstance(found, Request):
         return calls.but(open=(*calls.open, record.n), had=True)
     assert isinstance(found, Response)
@@ -108,18 +110,18 @@ def _fold(calls: Calls | None, part: str | None, record: Record, _seen: Seen) ->
     return calls.begun_anew(record.n) if change_of(payload(record)).is_whole else calls
 
 
-CLIENT, SERVER = "client", "server"
+CLIENT, SERVER, ENDED = "client", "server", "ended"
 
 
 def _of_gone(record: Record, seen: Seen) -> list[tuple[tuple[str, str], str]]:
     """The calls of a module that has gone to the service that is told so, and those to it.
 
-    One that says itself that it ends waits for no answer of anybody.
+    One that says itself that it ends waits for no answer of anybody; one may be on its way.
     """
     found = request_of(record)
     if found.topic == MODULE_STATUS:
         has_ended = payload(record).get("status") == EXITED
-        return [(key, CLIENT) for key in seen.all(CALLS) if has_ended and key[0] == found.sender]
+        return [(key, ENDED) for key in seen.all(CALLS) if has_ended and key[0] == found.sender]
     keys: Any = seen.all(CALLS) if found.sender else ()
     service = service_of(found.topic)
     calls = [
