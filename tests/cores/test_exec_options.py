@@ -197,12 +197,15 @@ def test_files_are_emptied_unless_they_are_to_be_kept() -> None:
     ]
 
 
-def test_an_interactive_terminal_is_refused_but_for_an_instance() -> None:
+def test_an_interactive_terminal_is_refused_but_for_an_instance_with_a_command() -> None:
     options = {"pty.interactive": 1}
     with pytest.raises(LayoutError, match="there are no pseudo-terminals"):
         check_terminal(jobspec("bash", options=options))
     check_terminal(jobspec("flux", "broker", "hostname", options=options))
     check_terminal(jobspec("bash", options={"pty": 1}))
+    for without_command in (["broker"], ["broker", "-Sa=b"], ["start"]):
+        with pytest.raises(LayoutError, match="flux alloc --bg, then flux proxy JOB"):
+            check_terminal(jobspec("flux", *without_command, options=options))
 
 
 def test_tasks_have_pmi_1_unless_it_is_off_and_no_other() -> None:

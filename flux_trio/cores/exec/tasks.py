@@ -189,12 +189,19 @@ _INSTANCES: Final = (["flux", "broker"], ["flux", "start"])
 def check_terminal(jobspec: Jobspec) -> None:
     """Raise LayoutError if the tasks are to have an interactive terminal: there are none.
 
-    `flux alloc` at a terminal asks for one too, but the command of an instance needs none.
+    `flux alloc` at a terminal asks for one too, but an instance with a command needs none.
     """
     pty = jobspec.attribute(PTY)
-    is_instance = list(jobspec.tasks[0].command[:2]) in _INSTANCES
-    if isinstance(pty, dict) and pty.get("interactive") and not is_instance:
+    if not (isinstance(pty, dict) and pty.get("interactive")):
+        return
+    before, words = list(jobspec.tasks[0].command[:2]), jobspec.tasks[0].command[2:]
+    if before not in _INSTANCES:
         raise LayoutError("pty.interactive: there are no pseudo-terminals: tasks read pipes")
+    if all(word[:1] == "-" for word in words):
+        text = (
+            "pty.interactive: there are no pseudo-terminals: flux alloc --bg, then flux proxy JOB"
+        )
+        raise LayoutError(text)
 
 
 def remarks_of(jobspec: Jobspec) -> list[str]:
