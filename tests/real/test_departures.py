@@ -27,6 +27,7 @@ SHOWN = {
     "success-twice.sh": [r"[1-9]\d* jobs with a second SUCCESS"],
     "alloc-answered-with-enosys.sh": [r"sched\.alloc \[0\] ENOSYS"],
     "start-answered-with-enosys.sh": [r"job-exec\.start \[0\] ENOSYS"],
+    "exception-without-note.py": [r"no exception in \d+ events"],
     "finish-twice.sh": [r"[1-9]\d* jobs with a second finish"],
     "status-of-a-canceled-job.sh": [r'"status":256'],
     "eventlog-is-rewritten.sh": [r"flags 0 32"],
