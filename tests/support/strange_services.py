@@ -97,6 +97,7 @@ class ExecutionService:
             await self._handle.call(topics.EXEC_HELLO, {"service": self._name})
 
     async def _execute(self, start: Request, life: int) -> None:
+        await trio.lowlevel.checkpoint()  # who has left meanwhile says nothing any more
         jobid = _job_of(start)
         if not _payload_of(start)["reattach"]:
             self._say(start, life, "start")
