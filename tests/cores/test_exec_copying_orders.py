@@ -6,6 +6,7 @@ stored of each file is what was written, from its beginning; at the end of the j
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from flux_trio.cores.exec import copying, output
 from flux_trio.cores.exec.guest import GuestSettings
+from flux_trio.cores.exec.output import whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput, ToShell
 from flux_trio.cores.pages import small_pages
 from flux_trio.cores.turns import SetTimer, TimerFired
@@ -42,6 +44,7 @@ class World:
         self.script.held = {*HELD}
         self.written: dict[tuple[int, int, str], bytes] = {}
         self.reads: list[ReadOutput] = []
+        self.given: Counter[int] = Counter()  # bytes that were read, by job
         self.timers: list[SetTimer] = []
         self.asked_for: set[int] = set()
         self.launched: list[int] = []
@@ -60,6 +63,7 @@ class World:
         """Note what the core asks for, and what it tells."""
         for action in actions:
             if isinstance(action, ReadOutput):
+                self.check_window(action)
                 self.reads.append(action)
             elif isinstance(action, SetTimer):
                 self.timers.append(action)
@@ -148,7 +152,16 @@ class World:
             data = self.bytes_of(read.id, (part.taskid, part.stream))
             if found := data[part.offset : part.offset + part.nbytes]:
                 chunks.append(Chunk(part.taskid, part.stream, part.offset, found))
+                self.given[read.id] += whole_length(found)
         self.turn(OutputRead(read.number, read.id, tuple(chunks)))
+
+    def check_window(self, read: ReadOutput) -> None:
+        """What is read and not yet stored has a bound."""
+        pieces = stored_output(self.script, read.id)
+        stored = sum(len(each.get("data", "").encode()) for piece in pieces for each in piece)
+        asked_for = sum(part.nbytes for part in read.parts)
+        most = 4 * WHOLE + 12 * len(FILES)
+        assert self.given[read.id] - stored + asked_for <= most, "more than the window"
 
     def answer(self) -> None:
         """The kvs answers the oldest request."""
