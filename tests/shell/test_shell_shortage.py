@@ -136,10 +136,10 @@ async def test_tasks_go_on_where_the_host_was_short_of_something(shell: Shell) -
     """
     script = 'echo "task $FLUX_TASK_RANK"; cat'
     async with descriptors_left(shell, LEFT_FOR_ONE_OF_TWO):
-        shell.start(1, "sh", "-c", script, ntasks=2, input=True)
+        shell.start(1, "sh", "-c", script, ntasks=2, input=True, pmi={})
         await shell.hear(Postponed, 1)
         await shell.output_holds(1, "task 0\n")
-    shell.start(1, "sh", "-c", script, ntasks=2, input=True)
+    shell.start(1, "sh", "-c", script, ntasks=2, input=True, pmi={})
     await shell.hear(Started, 1)
     shell.send(Feed(1, b"fed\n", eof=True))
     done = await shell.hear(Done, 1)
@@ -152,12 +152,12 @@ async def test_job_is_not_over_when_its_first_tasks_end_before_the_others_start(
 ) -> None:
     script = "[ $FLUX_TASK_RANK = 1 ] || exit 3"
     async with descriptors_left(shell, LEFT_FOR_ONE_OF_TWO):
-        shell.start(1, "sh", "-c", script, ntasks=2, input=True)
+        shell.start(1, "sh", "-c", script, ntasks=2, input=True, pmi={})
         await shell.hear(Postponed, 1)
         await until(lambda: not tasks(directory))
         shell.send(List())
         assert (await shell.hear(Listing)).ended == []
-    shell.start(1, "sh", "-c", script, ntasks=2, input=True)
+    shell.start(1, "sh", "-c", script, ntasks=2, input=True, pmi={})
     done = await shell.hear(Done, 1)
     assert (done.status, done.lost) == (3 << 8, [])
 
@@ -165,7 +165,7 @@ async def test_job_is_not_over_when_its_first_tasks_end_before_the_others_start(
 async def test_job_whose_other_tasks_are_given_up_says_so_and_ends(shell: Shell) -> None:
     """What was to be started is not: the client has asked how the job is, not for a start."""
     async with descriptors_left(shell, LEFT_FOR_ONE_OF_TWO):
-        shell.start(1, "cat", ntasks=2, input=True)
+        shell.start(1, "cat", ntasks=2, input=True, pmi={})
         await shell.hear(Postponed, 1)
     shell.send(Attach(1))
     started = await shell.hear(Started, 1)
