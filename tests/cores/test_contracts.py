@@ -22,6 +22,7 @@ from typing import (
 import msgspec
 import pytest
 
+from flux_trio.config import Config
 from flux_trio.cores.turns import SetTimer
 from flux_trio.protocols import JobView, Unavailable
 from tests.support.reborn import CORES
@@ -118,7 +119,8 @@ def hints_of(cls: type, hint: Any) -> dict[str, Any]:
     """Return the types of the fields, with those that `hint` gives to the class's parameters."""
     parameters = getattr(cls, "__parameters__", ())
     given = dict(zip(parameters, get_args(hint), strict=False))
-    hints = get_type_hints(cls, include_extras=True)
+    # The protocols name it for type checkers alone.
+    hints = get_type_hints(cls, include_extras=True, localns={"Config": Config})
     return {name: given.get(each, each) for name, each in hints.items()}
 
 
