@@ -30,7 +30,10 @@ class Witness:
     """
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="flux-trio-witness-")
+        # A task that a wrong program has forgotten may write in it while it is removed.
+        self._directory = tempfile.TemporaryDirectory(
+            prefix="flux-trio-witness-", ignore_cleanup_errors=True
+        )
         directory = Path(self._directory.name)
         self._pipe, self._first, self._may_end, self._told = (
             directory / name for name in ("pipe", "first", "go", "told")
