@@ -7,33 +7,14 @@ from pathlib import Path
 
 import click
 
-from flux_trio.cli.instance.start import start
+from flux_trio.cli.instance.start import CONFIG, STATEDIR, TARGETS, start
 from flux_trio.cli.terminal.examples import Command
 
 
 @click.command(cls=Command)
-@click.option(
-    "-c",
-    "--config",
-    "--config-path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read the instance's TOML configuration from FILE.",
-)
-@click.option(
-    "-s",
-    "--test-size",
-    "targets",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Let this machine act as N execution targets, as resource.targets does.",
-)
-@click.option(
-    "--statedir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Store jobs and their eventlogs in DIR, and continue the jobs that are there.",
-)
+@CONFIG
+@TARGETS
+@STATEDIR
 @click.pass_context
 def shell(
     ctx: click.Context, *, config: Path | None, targets: int | None, statedir: Path | None

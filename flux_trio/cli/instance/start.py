@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 
-@click.command(context_settings={"allow_interspersed_args": False}, cls=Command)
-@click.option(
+# the options that `shell` has, too
+CONFIG = click.option(
     "-c",
     "--config",
     "--config-path",
@@ -28,7 +28,7 @@ LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "
     metavar="FILE",
     help="Read the instance's TOML configuration from FILE.",
 )
-@click.option(
+TARGETS = click.option(
     "-s",
     "--test-size",
     "targets",
@@ -36,6 +36,17 @@ LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "
     metavar="N",
     help="Let this machine act as N execution targets, as resource.targets does.",
 )
+STATEDIR = click.option(
+    "--statedir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Store jobs and their eventlogs in DIR, and continue the jobs that are there.",
+)
+
+
+@click.command(context_settings={"allow_interspersed_args": False}, cls=Command)
+@CONFIG
+@TARGETS
 @click.option(
     "--policy",
     type=POLICY,
@@ -44,12 +55,7 @@ LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "
     "yours, FILE.py:Class.",
 )
 @spoken_edition(", as the key edition does")
-@click.option(
-    "--statedir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Store jobs and their eventlogs in DIR, and continue the jobs that are there.",
-)
+@STATEDIR
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),

@@ -66,6 +66,8 @@ class MonitorState(NamedTuple):
     ahead: float
     last: Record | None
     left: tuple[Violation, ...]
+    leaver: str
+    """The party that has begun to leave, "" without one."""
     first: tuple[Violation, ...]
     kept: frozenset[str]
     violations: tuple[Violation, ...]
@@ -269,6 +271,7 @@ class Monitor:
             ahead=self._ahead,
             last=self._last,
             left=tuple(self._left),
+            leaver=self._leaver,
             first=self._causes.state(),
             kept=frozenset(self._kept),
             violations=tuple(self.violations),
@@ -288,7 +291,7 @@ class Monitor:
         self._known.take_up(standing.known)
         self._clock.take_up(standing.clock)
         self._causes.take_up(standing.first)
-        self._left = list(standing.left)
+        self._left, self._leaver = list(standing.left), standing.leaver
         self._kept.clear()
         self._kept |= standing.kept
         self.violations = list(standing.violations)
