@@ -14,8 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,19 +23,18 @@ import trio
 
 from flux_trio.process.console import STDERR
 from flux_trio.process.private import open_directory
-from flux_trio.shell.files import open_output, open_streams, place, working_directory
+from flux_trio.shell.files import place, working_directory
 from flux_trio.shell.input import JobInputs
-from flux_trio.shell.job import STATUS_NOT_EXECUTED, STATUS_NOT_FOUND, Process, ShellJob, start_time
+from flux_trio.shell.job import STATUS_NOT_EXECUTED, Process, ShellJob, start_time
 from flux_trio.shell.job_cgroups import JobCgroups, Place
 from flux_trio.shell.labels import LabeledOutput
+from flux_trio.shell.launching import Launcher
 from flux_trio.shell.leftovers import Leftovers
-from flux_trio.shell.limits import limiting
 from flux_trio.shell.orphans import Orphans, name_of_host
 from flux_trio.shell.outputs import AT_ONCE_BYTES_MAX, Outputs
-from flux_trio.shell.pmi import PmiSockets, TaskSockets, variables
+from flux_trio.shell.pmi import PmiSockets, TaskSockets
 from flux_trio.shell.protocol import (
     JOBS_NAME,
-    STREAMS,
     Done,
     Failure,
     Fed,
@@ -50,8 +48,6 @@ from flux_trio.shell.protocol import (
     Survivors,
     Task,
     Unknown,
-    lines_name,
-    output_name,
 )
 from flux_trio.shell.records import (
     RECORD_SUFFIX,
@@ -67,11 +63,10 @@ from flux_trio.shell.records import (
     jobid_of,
     record_name,
 )
-from flux_trio.shell.shortage import ShortageError, describe_shortage, is_shortage
+from flux_trio.shell.shortage import ShortageError, describe_shortage
 from flux_trio.shell.tmpdirs import JobDirectories
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from flux_trio.process.private import PrivateDirectory
@@ -96,7 +91,7 @@ class ShellJobs:
         self._leftovers = Leftovers(self._orphans, self._jobs, self._tasks)
         self._to_clear: list[ShellJob] = []
         self._to_label: list[ShellJob] = []
-        self._cores = os.sched_getaffinity(0)
+        self._launcher = Launcher(self.inputs, self._orphans)
 
     @property
     def nrunning(self) -> int:
@@ -426,51 +421,10 @@ class ShellJobs:
 
         `says` is written to its standard error first.
         """
-        argv = task.argv or request.argv
-        own = {stream: output_name(job.id, task.taskid, stream) for stream in STREAMS}
-        labeled = {each: lines_name(job.id, task.taskid, each) for each in request.labeled}
-        paths = [f"{self._files.path}/{name}" for name in own.values()]
-        emptied = None if request.append else job.emptied
-        try:
-            with (
-                self.inputs.pipe(job.id, task.taskid, wanted=request.input) as pipe,
-                open_streams(
-                    self._files, own, task.files, request.cwd, emptied, pipe, labeled
-                ) as files,
-                self._on_cores(task.cores),
-            ):
-                stdin, stdout, stderr = files
-                pmi = sockets.of_task(task.taskid)
-                if says:
-                    os.write(stderr, says.encode(errors="surrogateescape"))
-                child = subprocess.Popen(
-                    argv,
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    cwd=request.cwd,
-                    env=request.env
-                    | task.env
-                    | variables(pmi, task.taskid, len(request.tasks))
-                    | self._orphans.mark(job.id),
-                    pass_fds=() if pmi is None else (pmi,),
-                    start_new_session=True,
-                    preexec_fn=limiting(request.limits),
-                )
-        except OSError as error:
-            if is_shortage(error, paths, argv[0], has_limits=bool(request.limits)):
-                raise ShortageError(describe_shortage(error, paths)) from None
-            is_missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
-            status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
-            text = f"{error.filename}: {error.strerror}"
-            _tell_in_file(request, task, f"task {task.taskid}: start failed: {text}")
-            self._note(job, Failed(task.taskid, status, text))
-            return False
-        except (
-            ValueError,
-            subprocess.SubprocessError,
-        ) as error:  # NUL in a string, or a wrong limit
-            self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}"))
+        pmi = sockets.of_task(task.taskid)
+        child = self._launcher.launch(request, task, self._files, job.emptied, pmi, says)
+        if isinstance(child, Failed):
+            self._note(job, child)
             return False
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
         place = self.cgroups.assign(job.id)
@@ -478,24 +432,6 @@ class ShellJobs:
         job.running[task.taskid] = self._children[child.pid] = process
         self._tasks[child.pid] = job.id
         return True
-
-    @contextmanager
-    def _on_cores(self, cores: list[int]) -> Iterator[None]:
-        """Bind this thread while it creates a child, which inherits the binding.
-
-        Binding the child later would miss its first threads, and binding it between fork and exec
-        would prevent vfork. If this machine does not have the cores, the target is simulated
-        (`--test-size`), and nothing is bound.
-        """
-        wanted = set(cores)
-        if not wanted or not wanted < self._cores:
-            yield
-            return
-        os.sched_setaffinity(0, wanted)
-        try:
-            yield
-        finally:
-            os.sched_setaffinity(0, self._cores)
 
     def _settle(self, job: ShellJob) -> None:
         """After a host was killed, mark tasks that do not run and have no status as lost."""
@@ -539,13 +475,6 @@ class ShellJobs:
         except OSError as error:  # a full disk must not end the other jobs
             STDERR.write(f"job {job.id}: cannot record {line}: {error}")
         job.apply(line)
-
-
-def _tell_in_file(request: Start, task: Task, text: str) -> None:
-    """Append a line to the file of a task's errors, if it has one that can be written."""
-    if "stderr" in task.files:
-        with suppress(OSError), open_output(place(request.cwd, task.files["stderr"])) as output:
-            os.write(output, f"{text}\n".encode(errors="surrogateescape"))
 
 
 def _ended_child() -> int | None:
