@@ -130,7 +130,7 @@ class Choosy(jobtap.Plugin):
 
 
 @pytest.mark.usefixtures("hardly_shrinking")
-@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize("depth", [pytest.param("cores", marks=pytest.mark.gate), "stack"])
 def test_plugins_of_a_configuration_get_their_conf(tmp_path: Path, depth: str) -> None:
     choosy, config = tmp_path / "choosy.py", tmp_path / "site.toml"
     choosy.write_text(CHOOSY)
@@ -212,7 +212,7 @@ def test_worlds_of_the_whole_stack_with_a_plugin_that_waits(tmp_path: Path) -> N
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize("depth", [pytest.param("cores", marks=pytest.mark.gate), "stack"])
 def test_plugin_that_loops_ends_its_worker_and_is_named(tmp_path: Path, depth: str) -> None:
     endless = tmp_path / "endless.py"
     endless.write_text(

@@ -25,6 +25,7 @@ from tests.support.instance import (
 pytestmark = pytest.mark.real
 
 WORDS = "no room"
+ENDS = [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.gate)]
 
 
 @contextmanager
@@ -106,7 +107,7 @@ def test_cancel_on_a_full_disk_says_why_it_waits_and_is_done_when_there_is_room(
         assert instance.stop() == 0
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("signum", ENDS)
 def test_job_that_ended_on_a_full_disk_is_whole_after_a_restart(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
@@ -140,7 +141,7 @@ def fill(disk: Path) -> None:
             other.write(bytes(1 << 10))
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("signum", ENDS)
 def test_restart_on_a_full_disk_goes_far_enough_for_a_purge(
     tmp_path: Path, signum: signal.Signals
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_rule_is_of_a_clause_of_the_registry_or_an_invariant():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.gate
 def test_the_matrix_is_up_to_date(request):
     now = matrix()
     if request.config.getoption("--update-snapshots", default=False):

@@ -127,6 +127,7 @@ def test_mistake_in_the_scheduler_of_the_page_is_named(tmp_path: Path, row: Row)
     assert row.clause in {each.clause for each in found.judgement.violations}, found.text()
 
 
+@pytest.mark.gate
 def test_our_execution_service_keeps_every_clause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_program_behind_a_script_is_killed_with_it(monkeypatch: pytest.MonkeyPat
     assert found.is_clean, found.text()
 
 
+@pytest.mark.gate
 def test_our_scheduler_keeps_every_clause(monkeypatch: pytest.MonkeyPatch) -> None:
     done = exercise("sched", *PATIENCE, "--order", "fifo", "--", *ours(monkeypatch, "sched"))
     assert done.exit_code == 0, done.output
