@@ -23,12 +23,12 @@ def chosen() -> list[Act]:
 def test_job_manager_of_flux_core_keeps_what_the_first_acts_ask() -> None:
     told: list[Ended] = []
 
-    class Told(Report):
+    class PrintedReport(Report):
         def ended(self, ended: Ended) -> None:
             told.append(ended)
 
     async def run() -> None:
-        found = await exercise_flux(Told(), acts=chosen(), deadline_s=DEADLINE_S)
+        found = await exercise_flux(PrintedReport(), acts=chosen(), deadline_s=DEADLINE_S)
         assert found.is_clean, found.text()
         verdicts = {clause.id: found.verdict(clause) for clause in found.clauses}
         asked = ("27.alloc.1", "27.success.6", "27.exceptions.2", "32.start.1", "27.impl.8")

@@ -17,7 +17,7 @@ from flux_trio.editions import job_requests
 from flux_trio.messages import Errno, Request, Response, respond_error, topics
 
 
-class Asked(msgspec.Struct):
+class WaitingCommit(msgspec.Struct):
     """The commit that the job manager is asked about, and what its user has asked for since."""
 
     commit: FactsRead
@@ -27,7 +27,7 @@ class Asked(msgspec.Struct):
 class GuestRoom(Part):
     """The commits of guests that wait for an answer of the job manager, one for each guest."""
 
-    _asked: dict[int, Asked]  # by userid
+    _asked: dict[int, WaitingCommit]  # by userid
 
     def __init__(self, outbox: KvsOutbox, namespaces: Namespaces) -> None:
         self._outbox = outbox
@@ -44,7 +44,7 @@ class GuestRoom(Part):
     def ask(self, commit: FactsRead) -> None:
         """Let a guest's commit wait for the answer of the job manager."""
         userid = commit.request.userid
-        self._asked[userid] = Asked(commit, [])
+        self._asked[userid] = WaitingCommit(commit, [])
         wanted = self._namespaces.room_wanted(commit.namespace, commit.nbytes)
         payload = job_requests.STORE_ROOM.write(wanted)
         self._outbox.ask(topics.JOB_STORE_ROOM, payload, RoomAsked(userid))

@@ -51,7 +51,7 @@ NO_PLACE: Final = -1
 _PARTS: Final = (EVENTLOG, "jobspec", "R")
 
 
-class Told(msgspec.Struct, frozen=True):
+class JournalEvent(msgspec.Struct, frozen=True):
     """An event, and what tells it in a response; `place` counts the events of its job from 0."""
 
     jobid: JobId
@@ -70,7 +70,7 @@ class Follower(Stream):
     full: bool
     allow: frozenset[str] | None
     deny: frozenset[str]
-    held: list[Told] | None = msgspec.field(default_factory=list)
+    held: list[JournalEvent] | None = msgspec.field(default_factory=list)
     active: set[JobId] = msgspec.field(default_factory=set)
 
     def wants(self, name: str) -> bool:
@@ -81,7 +81,7 @@ class EventsJournal(Part):
     """The followers, and the events of this turn."""
 
     followers: Streams[Follower]
-    events: list[Told]
+    events: list[JournalEvent]
     _number: int  # followers so far
 
     def __init__(self, ledger: Ledger) -> None:
@@ -139,13 +139,13 @@ class EventsJournal(Part):
             job.resource_set() if event.name == JobEvent.ALLOC else None,
         )
         payload = journal.JOB_EVENTS.write(told)
-        self.events.append(Told(job.id, job.nevents - 1, event.name, payload))
+        self.events.append(JournalEvent(job.id, job.nevents - 1, event.name, payload))
 
     def _annotated(self, job: ActiveJob) -> None:
         if len(self.followers):
             event = journal.annotations_event(self._ledger.now, job.annotations or {})
             payload = journal.JOB_EVENTS.write(journal.JobEvents(job.id, [event]))
-            self.events.append(Told(job.id, NO_PLACE, event.name, payload))
+            self.events.append(JournalEvent(job.id, NO_PLACE, event.name, payload))
 
     # --- the backlog
 
@@ -216,7 +216,7 @@ class EventsJournal(Part):
             self._send(follower, journal.JOB_EVENTS.write(over))
             self._tell(follower, held or [])
 
-    def _tell(self, follower: Follower, events: list[Told]) -> None:
+    def _tell(self, follower: Follower, events: list[JournalEvent]) -> None:
         for each in events:
             self._send(follower, each.response)
 
