@@ -9,8 +9,9 @@ import pytest
 
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.namespaces import EMPTY_ROOT, GUEST_BYTES_MAX
-from flux_trio.cores.kvs.ops import Fetch, KvsInput, StoreOps
+from flux_trio.cores.kvs.ops import Fetch, KvsInput, Stored, StoreOps
 from flux_trio.cores.stored_jobs import PIECE_CHARS
+from flux_trio.cores.turns import Log, SetTimer, TimerFired
 from flux_trio.editions import CURRENT
 from flux_trio.editions.flux_kvs import APPEND, READLINK, WAITCREATE, WATCH
 from flux_trio.formats import job_key
@@ -36,6 +37,7 @@ class FluxKvs:
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.core = KvsCore(OWNER, CURRENT)
         self.room: tuple[int, str] | None = (0, "")
+        self.is_full = False  # the disk
         self.asked: list[Request] = []  # job-manager.store-room
         self.store = store or MemoryStore()
         self.sent: list[tuple[str, Any]] = []  # requests of the kvs
@@ -61,7 +63,9 @@ class FluxKvs:
                         results.append(answer(each, *self.room))
                 elif isinstance(each, Request):
                     self.sent.append((each.topic, each.payload))
-                else:
+                elif self.is_full and isinstance(each, StoreOps):
+                    results.append(Stored(Errno.ENOSPC, "full"))
+                elif not isinstance(each, Log | SetTimer):
                     results.append(execute(self.store, each))
             actions = self.core.turn(0.0, results) if results else []
         return told
@@ -248,6 +252,24 @@ class TestCommits:
         inputs = [execute(kvs.store, each) for each in (stored, *again)]
         done = [each for each in kvs.core.turn(0.0, inputs) if isinstance(each, Response)]
         assert [each.payload["rootseq"] for each in done] == [1, 1, 1]
+
+    @pytest.mark.parametrize("fills_late", [True, False])
+    def test_commits_of_a_sender_for_many_jobs_keep_their_order_on_a_full_disk(
+        self, kvs: FluxKvs, fills_late: bool
+    ) -> None:
+        """Also with a read between them, for which the second one waits."""
+        kvs(create("job-1"), create("job-2"))
+        kvs.is_full = True
+        first, then = (commit(op("a.b", val("1")), namespace=f"job-{n}", tag=n) for n in (1, 2))
+        look = asked("kvs.lookup", {"key": "a", "namespace": "primary", "flags": 0}, tag=3)
+        asks = [first, look, then]
+        fills = commit(op("x", val("1")), by="bob", tag=4)
+        assert kvs(*([*asks, fills] if fills_late else [fills])) == []
+        assert fills_late or kvs(*asks) == []
+        assert kvs.told(TimerFired("retry")) == []
+        kvs.is_full = False
+        done = [tag for tag, _, _ in kvs.told(TimerFired("retry"))]
+        assert [tag for tag in done if tag != 4] == [1, 3, 2]
 
     @pytest.mark.parametrize("job_is_first", [True, False])
     def test_a_commit_by_the_other_name_of_a_place_is_in_its_turn(

@@ -8,10 +8,10 @@ import pytest
 
 from flux_trio.formats import format_fluid
 from flux_trio.judge.engine.causes import Violation
-from flux_trio.judge.rules import ALL_RULES, rfc27_hello, rfc32_hello
+from flux_trio.judge.rules import ALL_RULES, rfc27_hello, rfc27_success, rfc32_hello
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
-from flux_trio.trace import Kind
+from flux_trio.trace import Kind, Record
 from flux_trio.views import verdict_text
 from tests.support.judged import (
     ByHand,
@@ -99,11 +99,15 @@ def test_a_job_that_is_canceled_before_alloc_owes_no_start():
 
 def silent(trace: Trace, topic: str) -> Trace:
     """Up to the first request of this topic, and ten seconds later nobody has answered it."""
-    asked = find(trace, topic, "request")
-    until = cut(trace, receipt(trace, asked))
+    return quiet_after(trace, receipt(trace, find(trace, topic, "request")))
+
+
+def quiet_after(trace: Trace, last: Record) -> Trace:
+    """Up to a record, and nothing happens in the ten seconds after it."""
+    until = cut(trace, last)
     later = made_note(Kind.CLOCK.value, "broker")
     quiet = insert(until, until[-1], later)
-    return [*quiet[:-1], type(later)(quiet[-1].n, asked.t + 10.0, later.kind, "broker", data={})]
+    return [*quiet[:-1], type(later)(quiet[-1].n, last.t + 10.0, later.kind, "broker", data={})]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +137,23 @@ def test_the_end_of_the_instance_does_not_forgive_a_debt():
     trace = insert(trace, trace[-1], *made("sched", topics.JOB_MANAGER, request))
     assert not judge(trace, []).facts.scheduler
     assert "27.free.6" in causes(judge(trace, ALL_RULES).violations)
+
+
+@pytest.mark.parametrize("awaits", [True, False])
+def test_nothing_is_overdue_that_waits_for_an_answer_when_a_party_leaves(awaits: bool) -> None:
+    """27.success.6: the job manager checks R of a grant, and has to read it before."""
+    trace = trace_of("everyday")
+    granted = receipt(trace, find(trace, topics.SCHED_ALLOC, "response", type=0))
+    looked_up = next(
+        each
+        for each in find_all(trace, "kvs.lookup-all", "request")
+        if each.party == topics.JOB_MANAGER and each.n > granted.n
+    )
+    trace = quiet_after(trace, looked_up if awaits else granted)
+    leaves = Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE)
+    trace = insert(trace, trace[-1], *made("sched", topics.JOB_MANAGER, leaves))
+    named = [each.clause for each in judge(trace, rfc27_success.RULES.all).violations]
+    assert ("27.success.6" in named) == (not awaits)
 
 
 def stuck_in_cleanup() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from flux_trio.judge import judge_trace
 from flux_trio.judge.engine.knowing import ASKED_MAX, Knowledge
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Event, Request, Response, topics
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record, Shown, Source
 from flux_trio.trace.routed import Logged, Routed, records_of
 from tests.judge.planted.rfc20_format import commits_of_r, with_r
@@ -25,6 +25,7 @@ from tests.support.judged import (
     insert,
     judge,
     made,
+    made_note,
     move,
 )
 from tests.support.scenarios import trace_of
@@ -45,6 +46,8 @@ def answer(topic: str = "y.ask", matchtag: int = 1, **payload: object) -> Trace:
 
 TOLD = made("z", "y", Event("told"))
 """y receives it at record 2."""
+TOLD_X = made("z", "x", Event("told"))
+SAID = made("x", "z", Event("said"))
 
 
 def knows(*steps: Trace, is_routed: bool = False) -> bool:
@@ -137,13 +140,45 @@ def test_another_turn_is_no_proof_of_a_module_that_has_a_process_of_its_own() ->
         assert known.knew("y", 2)
 
 
+@pytest.mark.parametrize(
+    ("steps", "awaits"),
+    [
+        ((), True),
+        ((answer(),), True),
+        ((answer(), SAID), True),
+        ((answer(), TOLD_X), True),
+        ((answer(), SAID, TOLD_X), False),
+        ((answer(matchtag=2), SAID, TOLD_X), True),
+    ],
+)
+def test_an_answer_is_awaited_until_the_turn_that_takes_it_is_over(
+    steps: tuple[Trace, ...], awaits: bool
+) -> None:
+    known, again = Knowledge(), Knowledge()
+    for record in hand_made(TOLD, ask(), *steps):
+        known.observe(record)
+    again.take_up(known.state())
+    assert [each.awaits("x", 2) for each in (known, again)] == [awaits, awaits]
+
+
+def test_no_answer_is_awaited_by_who_asks_for_none_or_a_stream_or_has_ended() -> None:
+    known = Knowledge()
+    ended = made_note(Kind.MODULE.value, "broker", module="x", what="crashed")
+    for step in (ask(flags=NORESPONSE), ask(flags=STREAMING), ask(matchtag=0), [*ask(), ended]):
+        for record in hand_made(step):
+            known.observe(record)
+        assert not known.awaits("x", 0)
+
+
 def test_a_request_that_wants_no_answer_is_not_kept_and_of_others_a_bounded_number():
     known = Knowledge()
     for record in hand_made(ask(flags=NORESPONSE), *(ask(matchtag=n) for n in range(1, 2000))):
         known.observe(record)
-    _, _, asked, _ = known.state()
+    _, _, asked, _, calls = known.state()
     assert len(asked) == ASKED_MAX
     assert asked[-1][0] == ("y", "x", 1999)
+    assert len(calls) == ASKED_MAX
+    assert calls[-1][:2] == ("x", 1999)
 
 
 # --- an allocation on a node that was drained

@@ -307,6 +307,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     def _begin(self, read: FactsRead) -> None:
         """Let a commit of flux-core's wait for the store. Raises FluxError."""
         if read.asked:
+            if self._room.held.reason:
+                self._room.held.check_bytes(read.nbytes)
             self._read(read)
         elif (commit := self._flux.facts_read(read)) is not None:
             self._take(commit)

@@ -84,7 +84,7 @@ class DiskRoom(Part):
         """Hold `read` if it must see a commit that is held; return whether it must."""
         if not self.held.concerns(read):
             return False
-        self.held.hold_read(read)
+        self.held.keep(read)
         return True
 
     def _waits(self, commit: Commit) -> bool:

@@ -240,13 +240,14 @@ class Held:
             self.has_tried = self.is_due = self.frees = True
         elif not commit.wait:
             raise FluxError(Errno.ENOSPC, NO_ROOM)
-        if self.nbytes + commit.nbytes > HELD_BYTES_MAX:
-            text = f"{NO_ROOM}, {self.nbytes} bytes wait already"
-            raise FluxError(Errno.ENOSPC, text)
+        self.check_bytes(commit.nbytes)
         self.keep(commit)
 
-    def hold_read(self, read: Reading) -> None:
-        self.queue.append(read)
+    def check_bytes(self, nbytes: int) -> None:
+        """Raises FluxError(ENOSPC) if too much waits for another commit of so many bytes."""
+        if self.nbytes + nbytes > HELD_BYTES_MAX:
+            text = f"{NO_ROOM}, {self.nbytes} bytes wait already"
+            raise FluxError(Errno.ENOSPC, text)
 
     def put_back(self, work: Round, commits: list[Commit]) -> None:
         """Keep the `commits` that `work` could not store, before all others.
@@ -254,22 +255,20 @@ class Held:
         The reads of `work` that must see one of them are postponed, and those for a commit, which
         comes after them.
         """
-        for commit in commits:
-            self._count(commit)
-        work.postponed = [
-            read for read in work.reads if isinstance(read, FactsRead) or self.concerns(read)
-        ]
+        self._count(commits)
+        work.postponed = [read for read in work.reads if self.concerns(read)]
+        self._count(work.postponed)
         self.queue.extendleft(reversed([*commits, *work.postponed]))
 
     def keep_first(self, commit: Commit) -> None:
         """Keep a commit whose read was held before all that is here."""
         self.queue.appendleft(commit)
-        self._count(commit)
+        self._count([commit])
 
-    def keep(self, commit: Commit) -> None:
-        """Keep a commit that was under way when the disk filled."""
-        self.queue.append(commit)
-        self._count(commit)
+    def keep(self, waiting: Waiting) -> None:
+        """Keep what comes after all that is here, or was under way when the disk filled."""
+        self.queue.append(waiting)
+        self._count([waiting])
 
     def pop_impatient(self) -> list[Commit]:
         """Remove and return the commits that do not wait: they were here for one try."""
@@ -286,13 +285,18 @@ class Held:
         self.queue = without_answers(self.queue, sender)
 
     def concerns(self, read: Reading) -> bool:
-        """Return whether the sender of `read` has a commit here that may change what it reads."""
+        """Return whether the sender of `read` has a commit here that may change what it reads.
+
+        A read for a commit waits as that would: all of a sender's commits are here in order.
+        """
+        if isinstance(read, FactsRead):
+            return bool(self.reason)
         written = self._written.get(read.request.sender)
         if written is None:
             return False
         if isinstance(read, PageAsked) or (isinstance(read, Read) and read.kind in _LISTS):
             return True
-        if isinstance(read, TreeRead | FactsRead):
+        if isinstance(read, TreeRead):
             return True  # it may be about a directory
         names = [read.key] if isinstance(read, Watch) else read.names
         return any(above in written for name in names for above in _and_above(name))
@@ -302,12 +306,18 @@ class Held:
         work.frees, self.frees = self.frees, False
         work.is_probe = not self.queue
         work.fill_from(self.queue, self.ops_max)
-        self.nbytes -= sum(commit.nbytes for commit in work.commits)
+        self.nbytes -= sum(each.nbytes for each in _writing([*work.commits, *work.trees]))
         self.is_due = not (work.commits or work.is_probe)  # reads alone do not show room
 
-    def _count(self, commit: Commit) -> None:
-        self.nbytes += commit.nbytes
-        self._written.setdefault(commit.request.sender, set()).update(op.key for op in commit.ops)
+    def _count(self, waiting: Iterable[Waiting]) -> None:
+        for each in _writing(waiting):
+            self.nbytes += each.nbytes
+            self._written.setdefault(each.request.sender, set()).update(op.key for op in each.ops)
+
+
+def _writing(waiting: Iterable[Waiting]) -> Iterable[Commit | FactsRead]:
+    """Return the commits, and the reads that lead to one."""
+    return (each for each in waiting if isinstance(each, Commit | FactsRead))
 
 
 def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:

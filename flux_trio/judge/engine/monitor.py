@@ -373,6 +373,8 @@ class Monitor:
     def _note_debts(self, record: Record, readers: Readers) -> None:
         """Keep what is overdue before a party leaves; forget it if it comes back or acts after all.
 
+        Nothing is overdue that may wait for the answer to a later call.
+
         Whoever leaves takes its states along: what it had to do would be forgotten with them. What
         the job manager had to do before it is not done by a party that comes back.
         """
@@ -391,6 +393,7 @@ class Monitor:
                 for each in self._debts(is_leaving=True)
                 if each.because
                 and each.because[0] <= old
+                and not self._known.awaits(each.party, each.because[0])
                 and (each.clause, each.jobid) not in known
             ]
         elif (jobid := job_id(record)) is not None:

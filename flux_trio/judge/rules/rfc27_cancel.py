@@ -20,7 +20,7 @@ from flux_trio.judge.views.granting import (
 )
 from flux_trio.judge.views.hook_answers import is_held
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, unsent
+from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, ready_since, unsent
 from flux_trio.judge.views.queues import queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,
@@ -211,7 +211,8 @@ def _better_waits(seen: Seen) -> Iterable[Broken]:
             is_stopped = stop_of(seen, queue_of_job(seen, jobid)) is not None
             if not is_stopped and rank_of(lives[jobid]) < rank_of(lives[worst]):
                 text = f"job {jobid}: waits unasked for behind job {worst}, which ranks below it"
-                yield Broken(text, (lives[jobid].since,), job=jobid)
+                ranks = (lives[jobid].prioritized, lives[worst].prioritized)
+                yield Broken(text, (max(ready_since(seen, lives[jobid]), *ranks),), job=jobid)
 
 
 @RULES.judge("27.cancel.10", CANCELED, views=UNSENT, debts=_better_waits)

@@ -206,7 +206,15 @@ VERDICTS: Final = view(
     reads=(WISHES, IN_FORCE, LINK),
 )
 """By job id: the verdicts after which no update was logged and no user's request for one was
-answered."""
+answered. Those that a job manager has taken along are in it, too: see `verdicts_on`."""
+
+
+def verdicts_on(seen: Seen, jobid: int | None) -> tuple[Verdict, ...]:
+    """Return the VERDICTS on a job that this job manager got: what an earlier one was about to do
+    ended with it.
+    """
+    verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, jobid) or ()
+    return tuple([each for each in verdicts if each.n > link_of(seen).manager_gone])
 
 
 @RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, *SUSPENDING])
@@ -215,7 +223,7 @@ def the_scheduler_is_asked(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or not life.held or life.bypassed or "expiration" not in context_of(record):
         return None
-    verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, jobid) or ()
+    verdicts = verdicts_on(seen, jobid)
     if verdicts:
         return _is_asked_about(verdicts, record)
     if any(each.n < link_of(seen).ready for each in _open_updates(seen, jobid)):
@@ -298,16 +306,16 @@ def _answer_to_update(record: Record, seen: Seen) -> tuple[int | None, Verdict |
     wish: ExpirationRequest | None = seen.at(WISHES, rpc(record))
     if wish is None or record.party != seen.facts.manager:
         return None, None
-    verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, wish.jobid) or ()
+    verdicts = verdicts_on(seen, wish.jobid)
     since = [each for each in verdicts if each.asked > wish.n]
     is_alone = len(_open_updates(seen, wish.jobid)) == 1
     return wish.jobid, since[-1] if since and is_alone else None
 
 
-@RULES.judge("27.expiration.10", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS])
+@RULES.judge("27.expiration.10", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LINK])
 def a_refusal_is_passed_on(record: Record, seen: Seen) -> Finding:
     if record.message is None:
-        verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, job_id(record)) or ()
+        verdicts = verdicts_on(seen, job_id(record))
         made = _of_update(record, verdicts)
         is_allowed = any(each.allows for each in verdicts) if made is None else made.allows
         if is_allowed or not verdicts:
@@ -330,28 +338,31 @@ def _of_nobody(verdicts: tuple[Verdict, ...]) -> list[Verdict]:
 
 
 def _update_forgotten(seen: Seen) -> Iterable[Broken]:
-    for jobid, verdicts in seen.all(VERDICTS).items():
+    for jobid in seen.all(VERDICTS):
         life: Life | None = seen.at(LIFE, jobid)
         if life is None or life.state != RUN:
             continue  # the job ended before the answer came
-        for verdict in _of_nobody(verdicts):
+        for verdict in _of_nobody(verdicts_on(seen, jobid)):
             text = f"job {jobid}: the scheduler does not implement sched.expiration"
             yield Broken(
                 f"{text}; expected the update to be made all the same", (verdict.n,), job=jobid
             )
 
 
-@RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS, LIFE], debts=_update_forgotten)
+@RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS, LIFE, LINK], debts=_update_forgotten)
 def enosys_counts_as_success(record: Record, seen: Seen) -> Finding:
-    return bool(_of_nobody(seen.at(VERDICTS, job_id(record)) or ()))
+    return bool(_of_nobody(verdicts_on(seen, job_id(record))))
 
 
 @RULES.judge(
-    "27.criteria.12", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LIFE, IN_FORCE]
+    "27.criteria.12",
+    UPDATED,
+    sent("response", UPDATE),
+    views=[WISHES, VERDICTS, LIFE, LINK, IN_FORCE],
 )
 def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Finding:
     if record.message is None:
-        return seen.at(VERDICTS, job_id(record)) is not None
+        return bool(verdicts_on(seen, job_id(record)))
     jobid, verdict = _answer_to_update(record, seen)
     if verdict is None or not verdict.allows:
         return None

@@ -202,14 +202,14 @@ def unsent(seen: Seen) -> Iterator[tuple[int, Place]]:
         return
     durable: Durable = seen.at(DURABLE, seen.facts.manager) or Durable()
     for jobid, life in waiting(seen):
-        since = _ready_since(seen, life)
+        since = ready_since(seen, life)
         if since < durable.settled:
             yield jobid, since
         elif since < durable.until or not durable.commits:
             yield jobid, max(since, durable.known_at)
 
 
-def _ready_since(seen: Seen, life: Life) -> Place:
+def ready_since(seen: Seen, life: Life) -> Place:
     """Return what came last: the job's state, room for a request, the scheduler's mode, or the
     start of queues.
     """

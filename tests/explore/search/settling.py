@@ -193,6 +193,10 @@ class KnowledgeRead(Knowledge):
         self._order.read(_turn(party))
         return super().may_act_on(party)
 
+    def awaits(self, party: str, since: int) -> bool:
+        self._order.read(_calls(party))
+        return super().awaits(party, since)
+
 
 class SettledKnown(NamedTuple):
     """The state of what parties have surely handled, with places that know their spots.
@@ -208,7 +212,7 @@ class SettledKnown(NamedTuple):
 
 def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
     """Return the state of what parties have surely handled, with places that know their spots."""
-    turns, answered, asked, apart = known
+    turns, answered, asked, apart, calls = known
     places: Places = {}
 
     def settle(place: Any, name: str, key: Hashable, *, is_read: bool) -> Any:
@@ -244,7 +248,14 @@ def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
         asked_.append((key, (settle(n, f"asked {party}", key, is_read=is_read), nalike)))
         if is_read:
             shape.append((key, nalike))
-    settled_known = (tuple(turns_), tuple(answered_), tuple(asked_), apart)
+    calls_: list[Any] = []
+    for party, matchtag, n, is_heard in calls:
+        is_read = _calls(party) in order.parts
+        made = settle(n, f"called {party}", matchtag, is_read=is_read)
+        calls_.append((party, matchtag, made, is_heard))
+        if is_read:
+            shape.append((party, matchtag, is_heard))
+    settled_known = (tuple(turns_), tuple(answered_), tuple(asked_), apart, tuple(calls_))
     return SettledKnown(settled_known, tuple(shape), places)
 
 
@@ -254,3 +265,7 @@ def _turn(party: str) -> str:
 
 def _answers(party: str) -> str:
     return f"answers {party}"
+
+
+def _calls(party: str) -> str:
+    return f"calls {party}"
