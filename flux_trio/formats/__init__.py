@@ -40,6 +40,7 @@ from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.jobspec_wanted import Wanted
 from flux_trio.formats.per_resource import PerResource, per_resource_of
 from flux_trio.formats.printable import printable, printable_json, shortened
+from flux_trio.formats.resource_json import ranks_named
 from flux_trio.formats.resource_ops import Group, Groups, difference, intersection, union
 from flux_trio.formats.resource_set import IndexedTargets, ResourceSet, format_r, parse_r
 from flux_trio.formats.short_texts import SHORT_MAX, cached_for_short
@@ -120,6 +121,7 @@ __all__ = [
     "per_resource_of",
     "printable",
     "printable_json",
+    "ranks_named",
     "shortened",
     "taskmap_blocks",
     "tasks_by_node",

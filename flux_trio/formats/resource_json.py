@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Final, NamedTuple
 
 import msgspec
@@ -135,6 +136,17 @@ def read(value: object, *, own_widths: bool = False) -> Parts:
         raise error.at("execution") from None
     scheduling = _read_scheduling(top) if "scheduling" in top else None
     return Parts(groups, hostnames, properties, nslots, starttime, expiration, scheduling)
+
+
+def ranks_named(text: str) -> Idset:
+    """Return the ranks in R_lite of an R that `read` may refuse; none if they cannot be read."""
+    try:
+        execution = get_object(document(text.encode(errors="replace")), "execution")
+        entries = get_list(execution, "R_lite")
+        named = [_ids(as_object(entry), "rank") for entry in entries]
+    except FormatError:
+        return Idset()
+    return Idset.from_bits(reduce(or_, named, 0))
 
 
 def write(parts: Parts) -> Object:

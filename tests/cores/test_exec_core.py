@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.calls import PLACE
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import ClearTimer, ClockStepped, Log, TimerFired
+from flux_trio.editions import CURRENT
 from flux_trio.formats import format_eventlog, job_key
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from tests.support.asking import asked, asked_by_guest, service_back
@@ -340,11 +342,53 @@ def test_r_that_cannot_be_read_says_why() -> None:
     assert exception[3].startswith("R.version: expected")
 
 
-def test_kvs_that_fails_fails_the_job() -> None:
+def test_kvs_that_fails_fails_the_job_which_is_released_when_r_can_be_read() -> None:
+    """32.start.20: a release that knows no R could not name the ranks of the job."""
     script = ExecScript()
     script.errors["kvs.lookup"] = (Errno.EIO, "disk on fire")
-    (exception, _) = told(script(start_request(7, simulated())))
+    script.put_resources(7, resources())
+    actions = script(start_request(7, simulated()))
+    (exception,) = told(actions)
     assert exception[3] == "cannot read R: disk on fire"
+    actions = script.fire(actions)
+    assert told(actions) == []
+    del script.errors["kvs.lookup"]
+    assert told(script.fire(actions)) == [RELEASE]
+
+
+def test_r_that_cannot_be_read_is_that_of_the_start_in_an_edition_that_has_it() -> None:
+    script = ExecScript(edition=CURRENT)
+    script.errors["kvs.lookup"] = (Errno.EIO, "disk on fire")
+    (exception, release) = told(script(start_request(7, simulated(), r=resources())))
+    assert (exception[3], release) == ("cannot read R: disk on fire", RELEASE)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "ranks"),
+    [
+        ({"version": 2}, "0"),
+        ({"execution": {"R_lite": [{"rank": "3-4"}, {"rank": "1"}]}}, "1,3-4"),
+        ({"execution": {"R_lite": [{"rank": "3-"}]}}, "all"),
+        ({"execution": {}}, "all"),
+    ],
+)
+def test_r_with_a_mistake_is_released_as_far_as_it_names_ranks(
+    mistake: dict[str, Any], ranks: str
+) -> None:
+    text = json.dumps(resources().to_json() | mistake)
+    script = ExecScript(kvs={job_key(7, "R"): text})
+    (exception, release) = told(script(start_request(7, simulated())))
+    assert exception[3].startswith("R.")
+    assert release == ("release", ranks, True)
+
+
+def test_start_that_cannot_be_read_is_answered_with_the_ranks_of_its_job() -> None:
+    script = ExecScript()
+    script.put_resources(7, resources())
+    start = start_request(7, simulated())
+    wrong = msgspec.structs.replace(start, payload={"id": 7, "jobspec": 5})
+    (exception, release) = told(script(wrong))
+    assert (exception[:3], release) == (("exception", 0, "exec"), RELEASE)
 
 
 def test_r_that_the_kvs_refuses_once_is_asked_for_again() -> None:

@@ -106,7 +106,7 @@ class TimerKind(Enum):
     RETRY = "starts that the shell host could not do"
     POLL = "output that is copied may have grown"
     PLACE = "the service that runs jobs in place of this one may have left"
-    AGAIN = "requests that a full inbox has refused"
+    AGAIN = "requests that were refused"
 
     __hash__ = object.__hash__  # Enum's own is slow, and timers are looked up often
 
@@ -131,7 +131,7 @@ PLACE_S: Final = 2.0
 """Seconds in which a service that ran jobs in place of this one is back at the next job manager."""
 AGAIN: TimerKey = TimerKey(TimerKind.AGAIN)
 AGAIN_S: Final = 1.0
-"""Seconds until a request is sent again that a full inbox has refused (EAGAIN)."""
+"""Seconds until a request is sent again that was refused, by a full inbox or by the kvs for R."""
 
 ExecOwnInput: TypeAlias = OutputRead | ShellInput
 ExecOwnAction: TypeAlias = ToShell | ReadOutput

@@ -325,6 +325,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case TimerKind.AGAIN:
                 self._journal.ask_again()
                 self._targets.ask_again()
+                self._preparing.ask_again()
             case kind:
                 if (job := self._jobs.running(key.id)) is not None:
                     self._fired_of(job, kind)
@@ -389,7 +390,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._starts.ask(job, request, payload)
         self._journal.taken(job)
         if wrong:
-            self._starts.fail(job, wrong)
+            self._preparing.read_ranks(job, wrong)
         elif not self._guests.open(job):
             self._preparing.prepare(job)
 

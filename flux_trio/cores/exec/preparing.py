@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from flux_trio.cores.exec.calls import ExecOutbox, KeyRead, StoredKey
+from flux_trio.cores.exec.calls import AGAIN, AGAIN_S, ExecOutbox, KeyRead, StoredKey
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.journal import Journal
 from flux_trio.cores.exec.manager import Manager
@@ -20,7 +20,7 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, job_key, parse_r
+from flux_trio.formats import FormatError, Idset, job_key, parse_r, ranks_named
 from flux_trio.messages import FluxError, Level, Response
 
 EVENTLOGS: Final = "the job's eventlogs"
@@ -60,7 +60,7 @@ class Preparing(Part):
     def key_read(self, call: KeyRead, response: Response) -> None:
         """Take the value of a key, or its absence; an error of the KVS fails the job.
 
-        R is asked for twice: without it no release can name the ranks of the job.
+        R is asked for until the KVS answers: without it no release can name the ranks of the job.
         """
         job = self._jobs.get(call.id)
         if job is None or response.matchtag not in job.lookups:
@@ -71,22 +71,62 @@ class Preparing(Part):
         try:
             text = value_in(response)
         except FluxError as error:
-            if call.key is StoredKey.R and not job.is_refused:
-                job.is_refused = True
-                self._look_up(job, StoredKey.R)
+            text = f"cannot read {call.key.value}: {error.text}"
+            if call.key is StoredKey.R:
+                self._r_is_refused(job, text)
             else:
-                self._starts.fail(job, f"cannot read {call.key.value}: {error.text}")
+                self._starts.fail(job, text)
             return
         if call.key is not StoredKey.R:
             self._read_past(job, call.key, text or "")
         elif text is not None:
             self._read_resources(job, text)
         else:
-            self._starts.fail(job, "the job has no R")
+            self._end(job, "the job has no R")
+
+    def _r_is_refused(self, job: Job, text: str) -> None:
+        """Ask at once the first time; then fail the job, and ask on for the ranks it is to release.
+
+        In an edition with R in the start request, that names them.
+        """
+        if not job.is_refused:
+            job.is_refused = True
+            self._look_up(job, StoredKey.R)
+        elif self._starts.has_ranks(job):
+            self._end(job, text)
+        else:
+            if not job.killed:
+                self._starts.exception(job, text)
+            self._outbox.set_timer(AGAIN, self._outbox.now + AGAIN_S)
+
+    def ask_again(self) -> None:
+        """Ask for R of the jobs for which the KVS has refused it."""
+        for job in self._jobs.by_id.values():
+            if job.is_refused and job.resources is None and not job.lookups:
+                self._look_up(job, StoredKey.R)
+
+    def read_ranks(self, job: Job, wrong: str) -> None:
+        """Fail a job whose start request is `wrong`; R is read to name what is released."""
+        job.is_wrong = True
+        self._starts.exception(job, wrong)
+        self.prepare(job)
+
+    def _end(self, job: Job, note: str, ranks: Idset | None = None) -> None:
+        """End a job without a readable R, which holds `ranks` as far as it can be told."""
+        if not job.killed:
+            self._starts.exception(job, note)
+        self._starts.release(job, ranks)
 
     def _read_resources(self, job: Job, text: str) -> None:
         try:
             job.resources = parse_r(text)
+        except FormatError as error:
+            self._end(job, str(error), ranks_named(text))
+            return
+        if job.is_wrong:
+            self._starts.release(job)
+            return
+        try:
             job.simulation = simulation_of(job.jobspec, self._simulate)
         except FormatError as error:
             self._starts.fail(job, str(error))

@@ -112,6 +112,11 @@ class Starts(Part):
         """Return whether the final release of `job` was sent to a job manager."""
         return self.streams.of(job.id) is ExecState.RELEASED
 
+    def has_ranks(self, job: Job) -> bool:
+        """Return whether the start request of `job` names the ranks of R."""
+        asked = self._requests.get(job.id)
+        return asked is not None and asked.ranks != ALL_RANKS
+
     def forget(self, jobid: int) -> None:
         """Remove the stream of a job that this service forgets."""
         self.streams.forget(jobid)
@@ -161,8 +166,11 @@ class Starts(Part):
         self._report(job, Finished(status))
         self.release(job)
 
-    def release(self, job: Job) -> None:
-        """Release all resources of the job that are left: the last response."""
+    def release(self, job: Job, named: Idset | None = None) -> None:
+        """Release all resources of the job that are left: the last response.
+
+        `named` are those that are known of an R that cannot be read.
+        """
         job.phase = Phase.OVER
         if job.guest is None:
             self.over.append(job.id)
@@ -171,7 +179,9 @@ class Starts(Part):
             job.is_held = True
         if job.resources is not None:
             ranks = str(job.resources.ranks - Idset.from_bits(job.released))
-        else:  # they could not be read
+        elif named:
+            ranks = str(named)
+        else:  # it has no R
             asked = self._requests.get(job.id)
             ranks = ALL_RANKS if asked is None else asked.ranks
         self._report(job, Released(ranks, final=True))
