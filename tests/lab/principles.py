@@ -6,7 +6,7 @@ Nothing is declared: it is read from the messages and events that passed while t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -40,6 +40,7 @@ class Principle(StrEnum):
 LIST_MIN: Final = 3
 LARGE_MIN: Final = 2**16  # bytes of a payload
 PRIORITY_MIN: Final = 2**31  # a priority that is negative in 32 bits with a sign
+STATUS_MIN: Final = 255 << 8  # the greatest exit code
 WAITED_S: Final = 0.5
 _SETS: Final = ("targets", "online", "offline", "ranks", "down", "shrink")
 _LISTS: Final = ("jobs", "R_lite", "command", "nodelist")
@@ -99,7 +100,7 @@ class Principles(Report):
                 case Response() as response if self._is_program(record.party):
                     self._answers(response, record.t)
                 case Request() | Response() as message if self._is_program(record.peer):
-                    self._is_told(message)
+                    self._is_told(message, record.t)
 
     # --- events of jobs
 
@@ -141,8 +142,7 @@ class Principles(Report):
     def _asks(self, request: Request) -> None:
         if request.topic in (topics.SCHED_HELLO, topics.EXEC_HELLO):
             self._hellos = 0
-            for state in self._states():
-                self._show(Principle.RESTARTS, state)
+            self._comes_again(self._jobs.values())
         if request.topic == topics.KVS_COMMIT and isinstance(request.payload, dict):
             for jobid, job in self._jobs.items():
                 key = job_key(jobid, "R")
@@ -150,19 +150,23 @@ class Principles(Report):
                     if op[:2] == ["put", key]:
                         job.ranks = _ranks(op[2])
 
-    def _states(self) -> Iterator[str]:
-        for job in self._jobs.values():
-            if not job.is_active or not job.is_asked:
-                continue
-            if not job.t_granted:
-                yield "waiting"
-                continue
-            yield "canceled" if job.is_ended else "running"
-            if "release" in job.events:
-                yield "releasing"
-            for why, targets in self._unfit.items():
-                if job.ranks & targets:
-                    yield f"on a node that is {why}"
+    def _comes_again(self, jobs: Iterable[_Job]) -> None:
+        for job in jobs:
+            for state in self._states(job):
+                self._show(Principle.RESTARTS, state)
+
+    def _states(self, job: _Job) -> Iterator[str]:
+        if not job.is_active or not job.is_asked:
+            return
+        if not job.t_granted:
+            yield "waiting"
+            return
+        yield "canceled" if job.is_ended else "running"
+        if "release" in job.events:
+            yield "releasing"
+        for why, targets in self._unfit.items():
+            if job.ranks & targets:
+                yield f"on a node that is {why}"
 
     def _answers(self, response: Response, t: float) -> None:
         found = response.payload if isinstance(response.payload, dict) else {}
@@ -177,31 +181,37 @@ class Principles(Report):
         elif found.get("type") == AllocType.DENY:
             self._side("what there is", over=True)
 
-    def _is_told(self, message: Request | Response) -> None:
+    def _is_told(self, message: Request | Response, t: float) -> None:
+        del t
         if isinstance(message, Response) and message.errnum:
             if message.errnum not in (Errno.ENODATA, Errno.ENOSYS):
                 self._show(Principle.REFUSED, message.topic)
-            return
+        else:
+            self._passes(message)
+
+    def _passes(self, message: Request | Response) -> None:
+        """A message passes that says something of jobs or of resources."""
         if payload_bytes(message) > LARGE_MIN:
             self._show(Principle.NUMBERS, f"{payload_bytes(message) >> 10} KiB")
         found: Any = message.payload
         if not isinstance(found, dict):
             return
         self._look(message.topic, found)
+        is_request = isinstance(message, Request)
         match message.topic:
-            case topics.SCHED_ALLOC:
+            case topics.SCHED_ALLOC if is_request:
                 self._is_asked(found)
             case topics.SCHED_PRIORITIZE | topics.SCHED_EXPIRATION:
                 self._touched(0)
                 for _, priority in found.get("jobs", ()):
                     self._priority(priority)
-            case topics.SCHED_HELLO:
+            case topics.SCHED_HELLO if not is_request:
                 self._hellos += 1
                 if self._hellos >= LIST_MIN:
                     self._show(Principle.LISTS, "jobs of hello")
             case topics.RESOURCE_ACQUIRE:
                 self._changed(found)
-            case topic if topic.endswith(f".{topics.START_METHOD}"):
+            case topic if is_request and topic.endswith(f".{topics.START_METHOD}"):
                 self._is_asked(found)
 
     def _is_asked(self, found: Any) -> None:
@@ -245,6 +255,37 @@ class Principles(Report):
                 self._show(Principle.LISTS, f"{key} of {above or name}")
             if isinstance(value, dict) and key != "jobspec":
                 self._look(topic, value, above)
+
+
+class OfManager(Principles):
+    """What acts have shown to a job manager: it asks what the others are asked."""
+
+    def _logged(self, jobid: int, event: Any, t: float) -> None:
+        super()._logged(jobid, event, t)
+        match event["name"]:
+            case "urgency" | "jobspec-update":
+                self._touched(jobid)
+            case "flux-restart":
+                self._comes_again([self._jobs[jobid]])
+            case "finish" if (status := event["context"]["status"]) >= STATUS_MIN:
+                self._show(Principle.NUMBERS, f"status {status}")
+
+    def _asks(self, request: Request) -> None:
+        self._passes(request)
+
+    def _answers(self, response: Response, t: float) -> None:
+        service, _, method = response.topic.partition(".")
+        if service == topics.JOB_MANAGER and response.errnum != Errno.ENODATA:
+            self._side(method, over=response.errnum != 0)
+        if not response.errnum:
+            self._passes(response)
+
+    def _is_told(self, message: Request | Response, t: float) -> None:
+        if isinstance(message, Request) and message.topic == topics.SCHED_HELLO:
+            self._hellos = 0
+        super()._is_told(message, t)
+        if isinstance(message, Response) and not message.errnum:
+            super()._answers(message, t)
 
 
 def _idset(text: object) -> Idset:

@@ -12,9 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.lab.exercise import SCHED_ACTS, SCHED_KIT, Ability, Act, Kit, Order
-from tests.lab.principles import Principle, Principles, Shown, in_all, read, table
-from tests.lab.test_exercise_mistakes import EXEC, FIFO, OURS, exercised, pretending, program_of
+from flux_trio.lab.exercise import (
+    MANAGER_ACTS,
+    MANAGER_KIT,
+    SCHED_ACTS,
+    SCHED_KIT,
+    Ability,
+    Act,
+    Kit,
+    Order,
+)
+from tests.lab.principles import OfManager, Principle, Principles, Shown, in_all, read, table
+from tests.lab.test_exercise_mistakes import (
+    EXEC,
+    FIFO,
+    OURS,
+    SCRIPTS,
+    changed,
+    exercised,
+    pretending,
+    program_of,
+)
 
 TABLES = Path(__file__).with_name("principles.txt")
 RUNS = 3  # of which the table has what all have shown
@@ -23,14 +41,15 @@ ABLE = [act for act in SCHED_ACTS.chosen(Order.FIFO, frozenset()) if act.needs]
 
 @cache
 def shown_of(name: str) -> Principles:
-    """What a right program is shown: of `sched`, `abilities` or `exec`."""
+    """What a right program is shown: of `sched`, `abilities`, `exec` or `manager`."""
     runs: dict[str, tuple[Kit, object, Sequence[Act]]] = {
         "sched": (FIFO.kit, program_of(FIFO), FIFO.acts),
         "abilities": (SCHED_KIT, OURS, ABLE),
         "exec": (EXEC.kit, pretending(program_of(EXEC)), EXEC.acts),
+        "manager": (MANAGER_KIT, changed(SCRIPTS / "manager.py", "", ""), MANAGER_ACTS),
     }
     kit, program, acts = runs[name]
-    report = Principles()
+    report = OfManager() if name == "manager" else Principles()
     found = exercised(kit, program, acts, report)
     assert found.is_clean, found.text()
     return report
@@ -43,8 +62,9 @@ def of_all(name: str, principle: Principle) -> set[str]:
 
 
 def all_shown() -> list[Shown]:
-    """What the acts of a scheduler and of an execution service have shown."""
-    return [shown_of("sched").shown | shown_of("abilities").shown, shown_of("exec").shown]
+    """What the acts of a scheduler, an execution service and a job manager have shown."""
+    of_sched = shown_of("sched").shown | shown_of("abilities").shown
+    return [of_sched, shown_of("exec").shown, shown_of("manager").shown]
 
 
 def test_table_of_acts_and_principles(request: pytest.FixtureRequest) -> None:
@@ -78,6 +98,16 @@ HARMFUL = {
         "a job exceeds its time limit",
         "a job that is canceled does not heed SIGTERM",
     ),
+    "manager": (
+        "jobs that can never run",
+        "waiting jobs are canceled",
+        "running jobs are canceled",
+        "exceptions come that are not fatal",
+        "a waiting job is held and released",
+        "the time limit of a waiting job changes",
+        "jobs that run get other time limits",
+        "the execution service raises exceptions",
+    ),
 }
 
 
@@ -91,10 +121,21 @@ def test_what_is_done_to_one_job_has_bystanders(name: str, title: str) -> None:
     [
         ("sched", Principle.LIMITS, {"what there is"}),
         ("exec", Principle.LIMITS, {"time limit"}),
+        (
+            "manager",
+            Principle.LIMITS,
+            {"what there is", "raise", "urgency", "update", "sched-ready", "exec-hello"},
+        ),
         ("sched", Principle.LISTS, {"jobs of prioritize", "jobs of hello", "R_lite of acquire"}),
         ("exec", Principle.LISTS, {"arguments"}),
+        ("manager", Principle.LISTS, {"jobs of submit", "jobs of hello", "ranks of start"}),
         ("sched", Principle.NUMBERS, {"priority 1", "priority 4294967295", "128 KiB"}),
         ("exec", Principle.NUMBERS, {"98 KiB"}),
+        (
+            "manager",
+            Principle.NUMBERS,
+            {"priority 1", "priority 4294967295", "128 KiB", "status 65280"},
+        ),
         (
             "sched",
             Principle.REFUSED,
@@ -102,8 +143,15 @@ def test_what_is_done_to_one_job_has_bystanders(name: str, title: str) -> None:
             | {"resource.release", "kvs.commit", "kvs.lookup", "job-manager.raise"},
         ),
         ("exec", Principle.REFUSED, {"job-manager.exec-hello", "kvs.lookup"}),
+        (
+            "manager",
+            Principle.REFUSED,
+            {"sched.alloc", "sched.free", "sched.expiration", "other-exec.start"}
+            | {"kvs.commit", "kvs.lookup"},
+        ),
         ("sched", Principle.WAITED, {"a limit of 60 s"}),
         ("exec", Principle.WAITED, {"a limit of 1 s"}),
+        ("manager", Principle.WAITED, {"a limit of 600 s", "a limit of 1200 s"}),
         (
             "sched",
             Principle.RESTARTS,
@@ -111,6 +159,7 @@ def test_what_is_done_to_one_job_has_bystanders(name: str, title: str) -> None:
             | {"on a node that is down", "on a node that is taken away"},
         ),
         ("exec", Principle.RESTARTS, {"running", "canceled", "releasing"}),
+        ("manager", Principle.RESTARTS, {"running", "waiting", "canceled", "releasing"}),
     ],
 )
 def test_principle_is_shown(name: str, principle: Principle, expected: set[str]) -> None:

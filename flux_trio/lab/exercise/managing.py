@@ -219,6 +219,7 @@ async def _updated(stage: Stage) -> None:
     waiting = await many(stage, 3, duration=DURATION_S)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
+    await trio.sleep(ROUNDED_S)  # a limit counts from the start, not from the submission
     updates = {DURATION_KEY: 2 * DURATION_S}
     await stage.call(topics.JOB_UPDATE, {"id": waiting[1], "updates": updates})
     await stage.event(waiting[1], "jobspec-update", "33.defaults.9")
