@@ -33,6 +33,7 @@ ONE_OF_EACH: Final = [
 IN_CURRENT: Final = {
     "t_submit is rounded": "27.criteria.6",
     "an update is not logged": "invariant.done-as-answered",
+    "answers after the final release are taken": "21.states.5",
 }
 """By mistake: what is named in the edition current, if it is another clause."""
 OF_INGEST: Final = ("a job of an unknown queue is taken",)

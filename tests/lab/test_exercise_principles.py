@@ -15,9 +15,10 @@ import pytest
 from flux_trio.lab.exercise import (
     MANAGER_ACTS,
     MANAGER_KIT,
+    OF_MANAGER,
+    OF_SCHEDULER,
     SCHED_ACTS,
     SCHED_KIT,
-    Ability,
     Act,
     Kit,
     Order,
@@ -167,4 +168,5 @@ def test_principle_is_shown(name: str, principle: Principle, expected: set[str])
 
 
 def test_every_act_that_needs_an_ability_says_which() -> None:
-    assert {need for act in ABLE for need in act.needs} == set(Ability)
+    assert {need for act in ABLE for need in act.needs} == OF_SCHEDULER
+    assert {need for act in MANAGER_ACTS for need in act.needs} == OF_MANAGER

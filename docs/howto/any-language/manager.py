@@ -379,6 +379,8 @@ class Manager:
         updates = payload["updates"]
         if list(updates) != [DURATION] or job.state > RUN:
             raise FluxError(Errno.EINVAL, f"expected {DURATION} of a job that waits or runs")
+        if type(updates[DURATION]) not in (int, float) or updates[DURATION] < 0:
+            raise FluxError(Errno.EINVAL, f"{DURATION}: expected seconds, got {updates[DURATION]}")
         expiration = await self.expire(job, updates[DURATION]) if job.state == RUN else None
         self.post(job, "jobspec-update", **updates)
         if expiration is not None:

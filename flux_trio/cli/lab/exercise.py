@@ -14,7 +14,7 @@ from flux_trio.cli.terminal.params import DURATION, spoken_edition
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from flux_trio.lab.exercise import Findings, Kit, Part, Report
+    from flux_trio.lab.exercise import Ability, Findings, Kit, Part, Report
 
 BROKEN = 1
 
@@ -87,9 +87,9 @@ def sched(
     cannot be run or for wrong usage.
     """
     from flux_trio.lab.exercise import (
+        OF_SCHEDULER,
         SCHED_ACTS,
         SCHED_LIMITED_ACTS,
-        Ability,
         Order,
         Part,
         process,
@@ -100,12 +100,7 @@ def sched(
         words = tuple(shlex.split(limited or ""))
     except ValueError as error:
         raise click.BadParameter(f"{limited}: {error}", ctx, param_hint="'--limited'") from None
-    named = [each.strip() for each in without.split(",") if each.strip()]
-    if unknown := [each for each in named if each not in list(Ability)]:
-        expected = " or ".join(Ability)
-        text = f"expected {expected}, got {unknown[0]}"
-        raise click.BadParameter(text, ctx, param_hint="'--without'")
-    lacks = frozenset(map(Ability, named))
+    lacks = _lacking(ctx, without, OF_SCHEDULER)
     parts = [Part(process(command), SCHED_ACTS.chosen(Order(order), lacks))]
     if words:
         parts.append(Part(process(words), SCHED_LIMITED_ACTS))
@@ -143,6 +138,13 @@ def exec(  # noqa: A001
     help="Drive the job manager of flux-core instead of a COMMAND: in live instances, with `flux` "
     "on PATH, to which our scheduler and execution service attach.",
 )
+@click.option(
+    "--without",
+    default="",
+    metavar="guests,updates",
+    help="What the job manager does not have: users other than the owner, or `update` of time "
+    "limits. Then nobody asks for that, and the report says so.",
+)
 @click.pass_context
 def manager(
     ctx: click.Context,
@@ -151,6 +153,7 @@ def manager(
     deadline: float,
     edition: str | None,
     flux_core: bool,
+    without: str,
 ) -> None:
     """Drive a job manager: RFC 21, RFC 27, RFC 32 and RFC 33.
 
@@ -160,14 +163,25 @@ def manager(
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.
     """
-    from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, Part, process
+    from flux_trio.lab.exercise import MANAGER_ACTS, MANAGER_KIT, OF_MANAGER, Order, Part, process
 
-    if flux_core == bool(command) or (flux_core and edition):
+    if flux_core == bool(command) or (flux_core and (edition or without)):
         raise click.UsageError("expected a COMMAND, or --flux-core alone", ctx)
+    lacks = _lacking(ctx, without, OF_MANAGER)
     if flux_core:
         exit_with_verdict(ctx, _run_flux_core(deadline))
-    parts = [Part(process(command), MANAGER_ACTS)]
-    exit_with_verdict(ctx, _run(MANAGER_KIT, parts, deadline, edition))
+    parts = [Part(process(command), MANAGER_ACTS.chosen(Order.ANY, lacks))]
+    exit_with_verdict(ctx, _run(MANAGER_KIT, parts, deadline, edition), sorted(lacks))
+
+
+def _lacking(ctx: click.Context, without: str, known: frozenset[Ability]) -> frozenset[Ability]:
+    """Return what `--without` names. Raises BadParameter for what is not `known`."""
+    named = [each.strip() for each in without.split(",") if each.strip()]
+    by_name = {str(each): each for each in known}
+    if unknown := [each for each in named if each not in by_name]:
+        text = f"expected {' or '.join(sorted(known))}, got {unknown[0]}"
+        raise click.BadParameter(text, ctx, param_hint="'--without'")
+    return frozenset(by_name[each] for each in named)
 
 
 def _run(kit: Kit, parts: list[Part], deadline_s: float, edition: str | None) -> Findings:

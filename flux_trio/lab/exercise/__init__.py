@@ -5,7 +5,7 @@ exercise is a list of acts: it is started, gets work, is killed, comes back. The
 binds the program is kept, broken or not exercised.
 """
 
-from flux_trio.lab.exercise.acts import Ability, Act, Order
+from flux_trio.lab.exercise.acts import OF_MANAGER, OF_SCHEDULER, Ability, Act, Order
 from flux_trio.lab.exercise.execution import EXEC_ACTS
 from flux_trio.lab.exercise.findings import Ended, Findings
 from flux_trio.lab.exercise.managing import MANAGER_ACTS
@@ -29,6 +29,8 @@ __all__ = [
     "EXEC_KIT",
     "MANAGER_ACTS",
     "MANAGER_KIT",
+    "OF_MANAGER",
+    "OF_SCHEDULER",
     "SCHED_ACTS",
     "SCHED_KIT",
     "SCHED_LIMITED_ACTS",

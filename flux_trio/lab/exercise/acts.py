@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from flux_trio.editions import Edition
 from flux_trio.lab.exercise.stage import Stage
@@ -20,10 +20,19 @@ class Order(StrEnum):
 
 
 class Ability(StrEnum):
-    """What a scheduler may be without, as its author says."""
+    """What a scheduler or a job manager may be without, as its author says."""
 
     CONSTRAINTS = "constraints"
     GPUS = "gpus"
+    GUESTS = "guests"
+    UPDATES = "updates"
+
+
+OF_SCHEDULER: Final = frozenset({Ability.CONSTRAINTS, Ability.GPUS})
+OF_MANAGER: Final = frozenset({Ability.GUESTS, Ability.UPDATES})
+GUESTS: Final = frozenset({Ability.GUESTS})
+UPDATES: Final = frozenset({Ability.UPDATES})
+"""What an act needs that lets users other than the owner do something, or changes time limits."""
 
 
 def anywhere(_: Edition) -> bool:

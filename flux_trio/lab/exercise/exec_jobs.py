@@ -71,9 +71,12 @@ async def runs(stage: Stage, jobid: int, witness: Witness, ntasks: int) -> None:
     await stage.until("the tasks of the job", lambda: witness.nstarts >= ntasks, "32.start.17")
 
 
-async def is_ended(stage: Stage, jobid: int, witness: Witness) -> None:
-    """Wait until a job that a fatal exception has ended is over: its status is that of wait(2)."""
-    await stage.event(jobid, "clean", "32.start.36")
+async def is_ended(stage: Stage, jobid: int, witness: Witness, more_s: float = 0.0) -> None:
+    """Wait until a job that a fatal exception has ended is over: its status is that of wait(2).
+
+    The program may take `more_s` seconds than the deadline.
+    """
+    await stage.event(jobid, "clean", "32.start.36", more_s)
     witness.all_have_ended(jobid, "32.start.20")
     finish = stage.events(jobid).get("finish")
     if finish is not None and not 0 < finish.get("status", 0) <= _STATUS_MAX:

@@ -13,12 +13,14 @@ from typing import Final
 import trio
 
 from flux_trio.client import URI_VARIABLE
+from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
 from flux_trio.lab.exercise.acts import Acts
 from flux_trio.lab.exercise.exec_jobs import (
     KILL_S,
     NNODES,
+    WITHIN_S,
     ends_with,
     is_ended,
     is_killed_by,
@@ -30,7 +32,15 @@ from flux_trio.lab.exercise.exec_jobs import (
     wait_until_seen,
 )
 from flux_trio.lab.exercise.reattaching import REATTACH_ACTS
-from flux_trio.lab.exercise.stage import REFUSED, UNHARMED, Stage, Stuck, many, resources_of
+from flux_trio.lab.exercise.stage import (
+    REFUSED,
+    TOLD_TO_END,
+    UNHARMED,
+    Stage,
+    Stuck,
+    many,
+    resources_of,
+)
 from flux_trio.lab.exercise.witness import Witness
 from flux_trio.messages import topics
 
@@ -42,7 +52,7 @@ ROUNDED_S: Final = 0.1
 SHORT_S: Final = 1.0  # a limit that is longer than a job runs, and shorter than it waits
 MANY: Final = 20  # jobs
 LARGE: Final = 100_000  # characters of an argument
-MILD: Final = (1, 7)  # severities of exceptions that are not fatal (RFC 21)
+MILD: Final = (1, 2, 7)  # severities of exceptions that are not fatal (RFC 21)
 
 EXEC_ACTS: Final = Acts()
 
@@ -211,6 +221,25 @@ async def _three_of_five(stage: Stage) -> None:
         await run_on(stage, jobs[1::2])
 
 
+@EXEC_ACTS.act(
+    "a job is canceled whose tasks end in their own way",
+    "SIGTERM tells each of them to do so, and leaves them the time for it",
+    (TOLD_TO_END, "32.start.20", UNHARMED),
+)
+async def _told_to_end(stage: Stage) -> None:
+    with ExitStack() as opened:
+        witness = opened.enter_context(Witness())
+        jobid = await stage.submit(*witness.ends_when_told(), nnodes=NNODES, ntasks=NNODES)
+        await runs(stage, jobid, witness, NNODES)
+        jobs = await let_run(stage, opened)
+        await stage.cancel(jobid)
+        await is_ended(stage, jobid, witness, KILL_S)
+        if witness.ntold != NNODES:
+            text = f"SIGTERM has told {witness.ntold} of {NNODES} tasks of a job to end"
+            raise Stuck(text, TOLD_TO_END)
+        await run_on(stage, jobs)
+
+
 @EXEC_ACTS.act("exceptions come that are not fatal", "the jobs run on, and end well", (UNHARMED,))
 async def _not_fatal(stage: Stage) -> None:
     with ExitStack() as opened:
@@ -241,12 +270,16 @@ async def _canceled_while_it_waits(stage: Stage) -> None:
 @EXEC_ACTS.act(
     "somebody asks for a method that is not there",
     "it is refused, and the program serves on",
-    (REFUSED,),
+    (REFUSED, UNHARMED),
 )
 async def _unknown_method(stage: Stage) -> None:
-    await wait_until_seen(stage)
-    await stage.refused(f"{stage.executor}.exercise")
-    await wait_until_seen(stage)
+    """Who asks leaves then: that is nothing to the jobs that run."""
+    with ExitStack() as opened:
+        jobs = await let_run(stage, opened)
+        async with stage.visit("passer-by") as other:
+            await stage.refused(f"{stage.executor}.exercise", other)
+        await wait_until_seen(stage)
+        await run_on(stage, jobs)
 
 
 @EXEC_ACTS.act(
@@ -293,14 +326,41 @@ async def _out_of_time(stage: Stage) -> None:
         stage.touched.add(jobid)
         await stage.event(jobid, "clean", "32.start.36")
         witness.all_have_ended(jobid, "32.start.20")
-        if stage.events(jobid).get("exception", {}).get("type") != "timeout":
+        found = stage.events(jobid).get("exception", {})
+        if (found.get("type"), found.get("severity")) != ("timeout", 0):
             text = f"job {format_fluid(jobid, 'f58')} has exceeded its time limit"
-            raise Stuck(f"{text}, and has no exception of type timeout", "32.criteria.3")
+            raise Stuck(f"{text}, and has no fatal exception of type timeout", "32.criteria.3")
         had_s = stage.time_of(jobid, "exception") - (await resources_of(stage, jobid)).starttime
         if had_s < LIMIT_S - ROUNDED_S:
             text = f"job {format_fluid(jobid, 'f58')} has a limit of {LIMIT_S:g} s"
             raise Stuck(f"{text}, and was ended after {had_s:.3f} s", UNHARMED)
         await run_on(stage, jobs)
+
+
+@EXEC_ACTS.act(
+    "the time limits of jobs change while they wait",
+    "the new limit counts, be it shorter or longer; what has no limit runs on",
+    ("32.criteria.3", UNHARMED),
+)
+async def _updated(stage: Stage) -> None:
+    with ExitStack() as opened:
+        first, shorter, longer, endless = (opened.enter_context(Witness()) for _ in range(4))
+        running = await stage.submit(*first.ends_when_let(), nnodes=NNODES, exclusive=True)
+        await runs(stage, running, first, NNODES)
+        jobs = [
+            await stage.submit(*each.ends_when_let(), duration=duration)
+            for each, duration in ((shorter, WITHIN_S), (longer, LIMIT_S), (endless, 0.0))
+        ]
+        for jobid, duration in zip(jobs, (LIMIT_S, WITHIN_S), strict=False):
+            updates = {DURATION_KEY: duration}
+            await stage.call(topics.JOB_UPDATE, {"id": jobid, "updates": updates})
+        first.let_end()
+        for jobid, witness in zip(jobs, (shorter, longer, endless), strict=True):
+            await runs(stage, jobid, witness, 1)
+        stage.touched.add(jobs[0])
+        await stage.event(jobs[0], "clean", "32.criteria.3")
+        shorter.all_have_ended(jobs[0], "32.start.20")
+        await run_on(stage, ((jobs[1], longer), (jobs[2], endless)))
 
 
 @EXEC_ACTS.act(

@@ -16,7 +16,7 @@ from flux_trio.judge.known import Departure
 from flux_trio.judge.rules import CLASSIC, rules_of
 from flux_trio.lab.exercise.acts import Act
 from flux_trio.lab.exercise.findings import Ended
-from flux_trio.lab.exercise.stage import HELD, ONCE, REFUSED, UNHARMED, URGENT
+from flux_trio.lab.exercise.stage import HELD, ONCE, REFUSED, TOLD_TO_END, UNASKED, UNHARMED, URGENT
 from flux_trio.messages import Level
 from flux_trio.trace import Record, Shown
 
@@ -45,6 +45,8 @@ OWN: Final = {
     ONCE: "A request that asks for no stream is answered once.",
     URGENT: "The priority of a job of urgency 31 is 4294967295, the highest there is.",
     REFUSED: "A request is refused that asks for what is not there, not allowed or out of range.",
+    UNASKED: "What answers no open request changes no job.",
+    TOLD_TO_END: "SIGTERM tells each task of a canceled job to end, and SIGKILL comes later.",
 }
 """What acts can find that no RFC says."""
 

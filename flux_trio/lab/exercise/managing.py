@@ -11,8 +11,8 @@ from typing import Final
 import trio
 
 from flux_trio.config import DURATION_KEY
-from flux_trio.formats import format_fluid
-from flux_trio.lab.exercise.acts import Acts
+from flux_trio.formats import format_fluid, value_at
+from flux_trio.lab.exercise.acts import GUESTS, UPDATES, Acts
 from flux_trio.lab.exercise.managing_execution import OTHER_EXECUTION_ACTS
 from flux_trio.lab.exercise.managing_requests import REQUEST_ACTS
 from flux_trio.lab.exercise.managing_scheduler import OTHER_SCHEDULER_ACTS, seen
@@ -28,6 +28,7 @@ from flux_trio.lab.exercise.stage import (
     resources_of,
 )
 from flux_trio.messages import topics
+from flux_trio.process.groups import unwrapping
 
 MANAGER_ACTS: Final = Acts()
 
@@ -61,6 +62,7 @@ async def _more_than_fit(stage: Stage) -> None:
     "jobs of several users",
     "the scheduler and the execution service are told whose each is",
     ("27.alloc.4", "32.start.6", "27.hello.9"),
+    needs=GUESTS,
     is_for_ours=True,
 )
 async def _of_several_users(stage: Stage) -> None:
@@ -213,6 +215,7 @@ async def _prioritized(stage: Stage) -> None:
     "the time limit of a waiting job changes",
     "its request is canceled, and the scheduler is asked for it with the new jobspec",
     ("33.defaults.7", "33.defaults.9", "21.states.9", UNHARMED),
+    needs=UPDATES,
 )
 async def _updated(stage: Stage) -> None:
     full = await fill(stage)
@@ -233,6 +236,37 @@ async def _updated(stage: Stage) -> None:
         if abs(found - expected) > ROUNDED_S:
             name = format_fluid(jobid, "f58")
             raise Stuck(f"job {name} has got {found:g} s; expected {expected:g}", "33.defaults.7")
+
+
+@MANAGER_ACTS.act(
+    "the time limits of a waiting and a running job change, and the program is killed",
+    "it is asked for, and taken up again, with the new jobspec",
+    ("33.defaults.7", "21.criteria.8", UNHARMED),
+    needs=UPDATES,
+)
+async def _updated_and_killed(stage: Stage) -> None:
+    running = await many(stage, 3, nnodes=NNODES, duration=DURATION_S, run_s=LONG_S)
+    await all_have(stage, running, "start")
+    waiting = await many(stage, 3, nnodes=NNODES, exclusive=True, duration=DURATION_S)
+    for jobid in waiting:
+        await stage.asked(topics.SCHED_ALLOC, jobid)
+    updates = {DURATION_KEY: 2 * DURATION_S}
+    for jobid in (running[1], waiting[1]):
+        await stage.call(topics.JOB_UPDATE, {"id": jobid, "updates": updates})
+        await stage.event(jobid, "jobspec-update", "33.defaults.9")
+    await stage.program.kill()
+    await stage.serve()
+    for topic, jobs in ((topics.START_METHOD, running), (topics.SCHED_ALLOC, waiting)):
+        for jobid in jobs:
+            await stage.asked(topic, jobid, 2, "21.criteria.8")
+            found = value_at(stage.jobspec_asked(topic, jobid), DURATION_KEY)
+            expected = DURATION_S * (1 + (jobid == jobs[1]))
+            if found != expected:
+                text = f"{topic} of job {format_fluid(jobid, 'f58')} has a limit of {found} s"
+                raise Stuck(f"{text}; expected {expected:g}", "33.defaults.7")
+    for jobid in running:
+        stage.must_run(jobid, UNHARMED)
+        await stage.cancel(jobid)
 
 
 @MANAGER_ACTS.act(
@@ -344,11 +378,15 @@ async def _stopped(stage: Stage) -> None:
     ("33.admin.3", "33.validation.4"),
 )
 async def _disabled(stage: Stage) -> None:
+    """Of several jobs that come at once, each is rejected."""
     full = await fill(stage)
     waiting = await many(stage, 3)
     about = {"all": True, "reason": "an exercise", "nocheckpoint": True}
     await stage.call(topics.JOB_QUEUE_ENABLE, {"enable": False, **about})
-    await stage.rejected("33.admin.3")
+    with unwrapping(Stuck):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(stage.rejected, "33.admin.3")
     await stage.reload(topics.SCHED)
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid, 2, "33.admin.3")

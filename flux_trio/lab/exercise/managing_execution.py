@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import trio
+from msgspec.structs import replace
 
 from flux_trio.broker import Handle
+from flux_trio.config import DURATION_KEY
 from flux_trio.editions import Edition
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import format_fluid
@@ -16,7 +18,7 @@ from flux_trio.lab.exercise.acts import Acts, where_hello_is_refused
 from flux_trio.lab.exercise.managing_scheduler import seen
 from flux_trio.lab.exercise.other_scheduler import about
 from flux_trio.lab.exercise.sched_jobs import NNODES
-from flux_trio.lab.exercise.stage import UNHARMED, Stage, Stuck, all_have, many
+from flux_trio.lab.exercise.stage import REFUSED, UNASKED, UNHARMED, Stage, Stuck, all_have, many
 from flux_trio.lab.exercise.substitute_services import OTHER_EXEC, START, StandIn
 from flux_trio.messages import Errno, FluxError, Request, respond_error, topics
 
@@ -24,6 +26,13 @@ OTHER_EXECUTION_ACTS: Final = Acts()
 
 STATUSES: Final = (0, 1 << 8, 255 << 8, 9, 137 << 8)
 """Of wait(2): success, the least and the greatest exit code, a signal, a shell that tells of it."""
+SAID: Final[tuple[tuple[StartType, dict[str, Any]], ...]] = (
+    (StartType.START, {}),
+    (StartType.EXCEPTION, {"severity": 0, "type": "exec", "note": "in vain"}),
+    (StartType.FINISH, {"status": 256}),
+    (StartType.RELEASE, {"ranks": "0-3", "final": True}),
+)
+"""All that an execution service can say of a job."""
 ALL_BUT_LAST: Final = ("0", "2")
 LAST: Final = "1,3"
 """How a job on all nodes is released: idsets that do not lie side by side."""
@@ -248,6 +257,60 @@ async def _started_again(other: OtherExecution, jobid: int, *, expected: bool) -
         raise Stuck(f"reattach of job {name}: expected {expected}, got {found}", "32.start.9")
     if expected and other.edition.tells_reattached:
         other.told(jobid, StartType.REATTACHED)
+
+
+@OTHER_EXECUTION_ACTS.act(
+    "the execution service says things once more, and of jobs that it was not asked to start",
+    "no job changes by it",
+    (UNASKED, REFUSED, "32.start.38", UNHARMED),
+    is_for_ours=True,  # flux-core's job manager ends by some of it
+)
+async def said_in_vain(stage: Stage) -> None:
+    """Of one job it says start and finish twice, and all of it of a job that waits or is over."""
+    async with in_place_of_ours(stage) as other:
+        jobs = await on_all_nodes(stage, other, 3)
+        waiting = await stage.submit(nnodes=NNODES, exclusive=True)
+        await stage.asked(topics.SCHED_ALLOC, waiting)
+        other.told(jobs[1], StartType.START)
+        other.told(jobs[1], StartType.FINISH, status=0)
+        other.told(jobs[1], StartType.FINISH, status=256)
+        await stage.event(jobs[1], "finish", "32.start.30")
+        await stage.refused(topics.JOB_URGENCY, id=jobs[1], urgency=1)
+        await stage.refused(topics.JOB_UPDATE, id=jobs[1], updates={DURATION_KEY: 600.0})
+        other.told(jobs[1], StartType.RELEASE, ranks="0-3", final=True)
+        await stage.event(jobs[1], "clean", "32.start.38")
+        other.starts[waiting] = replace(other.starts[jobs[0]], payload={"id": waiting})
+        for jobid in (jobs[1], waiting):
+            for kind, data in SAID:
+                other.told(jobid, kind, **data)
+                await seen(stage, jobs[0])
+                await _taken_up(stage, other, jobs[::2])
+        for jobid, names in ((jobs[1], ("start", "finish", "release")), (waiting, ())):
+            for kind, _ in SAID:
+                if stage.count(jobid, kind) > (kind in names):
+                    text = f"job {format_fluid(jobid, 'f58')} has an event {kind}"
+                    raise Stuck(f"{text} of what was said in vain", UNASKED)
+        stage.must_wait(waiting, UNASKED)
+        for each in jobs[::2]:
+            stage.must_run(each, UNHARMED)
+            other.ended(each)
+        await other.started(waiting)
+        other.ended(waiting)
+
+
+async def _taken_up(stage: Stage, other: OtherExecution, jobs: Sequence[int]) -> None:
+    """Say hello again; if that is taken, take up the jobs that run."""
+    before = dict(other.starts)
+    other.starts.clear()
+    try:
+        await other.hello()
+    except FluxError:  # they are not lost
+        other.starts.update(before)
+        return
+    for jobid in jobs:
+        await _started_again(other, jobid, expected=True)
+    other.starts.update({jobid: start for jobid, start in before.items() if jobid not in jobs})
+    await seen(stage, jobs[0])
 
 
 @OTHER_EXECUTION_ACTS.act(

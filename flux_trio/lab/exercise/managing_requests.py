@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import trio
 
+from flux_trio.broker import Handle
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.flux_kvs import look_up, value_of
 from flux_trio.editions.kvs import Lookup
+from flux_trio.editions.rfc27 import Hello
 from flux_trio.formats import EVENTLOG, format_fluid, job_key, parse_eventlog
-from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.acts import GUESTS, UPDATES, Acts
 from flux_trio.lab.exercise.managing_scheduler import seen
 from flux_trio.lab.exercise.sched_jobs import fill
 from flux_trio.lab.exercise.stage import (
@@ -25,7 +27,7 @@ from flux_trio.lab.exercise.stage import (
     many,
     resources_of,
 )
-from flux_trio.messages import FluxError, topics
+from flux_trio.messages import Event, FluxError, topics
 
 REQUEST_ACTS: Final = Acts()
 
@@ -55,6 +57,7 @@ async def out_of_range(stage: Stage) -> None:
         await stage.refused(topics.JOB_RAISE, **RAISED | {"id": waiting[1], "severity": severity})
     for urgency in (-1, EXPEDITED + 1):
         await stage.refused(topics.JOB_URGENCY, id=waiting[1], urgency=urgency)
+    await stage.refused(topics.JOB_URGENCY, id=full, urgency=DEFAULT + 1)  # it runs
     for jobid in (over, NOBODY):
         await stage.refused(topics.JOB_RAISE, **RAISED | {"id": jobid})
         await stage.refused(topics.JOB_URGENCY, id=jobid, urgency=DEFAULT)
@@ -62,6 +65,10 @@ async def out_of_range(stage: Stage) -> None:
     await stage.refused(f"{topics.JOB_MANAGER}.exercise")
     updates = {"attributes.system.exercise": 1}
     await stage.refused(topics.JOB_UPDATE, id=waiting[1], updates=updates)
+    for wrong in ("600", -1.0, None):
+        await stage.refused(topics.JOB_UPDATE, id=waiting[1], updates={DURATION_KEY: wrong})
+    depends = [{"scheme": "exercise", "value": "1"}]
+    await stage.rejected(REFUSED, more={"system.dependencies": depends})
     for jobid in (over, *waiting):
         for name in ("exception", "urgency", "jobspec-update"):
             if stage.count(jobid, name):
@@ -73,7 +80,8 @@ async def out_of_range(stage: Stage) -> None:
 @REQUEST_ACTS.act(
     "a guest asks for what only the owner may, or the job's user",
     "it is refused, and what is the guest's own to ask is done",
-    (REFUSED, UNHARMED),
+    (REFUSED, "21.events.35", UNHARMED),
+    needs=GUESTS,
     is_for_ours=True,
 )
 async def of_a_guest(stage: Stage) -> None:
@@ -91,10 +99,29 @@ async def of_a_guest(stage: Stage) -> None:
             how = {"all": True, "reason": "a guest", "nocheckpoint": True}
             await stage.refused(topic, guest, start=False, enable=False, **how)
         await stage.refused(topics.EXEC_HELLO, guest, service="guest")
+        await _hello_refused(stage, guest)
+        await stage.refused(topics.SCHED_READY, guest, mode="unlimited")
+        await stage.refused(topics.JOB_SUBMIT, guest, jobs=[])
         await guest.call(topics.JOB_URGENCY, {"id": own, "urgency": 1})
         await stage.event(own, "urgency", "21.criteria.6")
+        await seen(stage, own)
+        if stage.events(own)["exception"].get("userid") == GUEST:
+            raise Stuck("the owner raises an exception, and it has the job's user", "21.events.35")
     stage.must_run(full, UNHARMED)
     await stage.cancel(full)
+
+
+async def _hello_refused(stage: Stage, guest: Handle) -> None:
+    hello = stage.edition.sched_hello.write(Hello(partial_ok=True))
+    with stage.deadline():
+        try:
+            async with guest.stream(topics.SCHED_HELLO, hello) as told:
+                found = [each async for each in told]
+        except FluxError:
+            return
+        text = f"{topics.SCHED_HELLO} of a guest was not refused; it tells of {len(found)} jobs"
+        raise Stuck(text, REFUSED)
+    raise Stuck(f"no answer to {topics.SCHED_HELLO} of a guest", REFUSED)
 
 
 @REQUEST_ACTS.act(
@@ -148,6 +175,41 @@ async def noted(stage: Stage) -> None:
     for jobid in running:
         stage.must_run(jobid, UNHARMED)
         await stage.cancel(jobid)
+
+
+@REQUEST_ACTS.act(
+    "others listen for exceptions",
+    "they hear of each what was raised, be it fatal or not",
+    ("21.exceptions.3", UNHARMED),
+    is_for_ours=True,
+)
+async def heard(stage: Stage) -> None:
+    running = await many(stage, 3, run_s=LONG_S)
+    await all_have(stage, running, "start")
+    raised = ((7, "exercise"), (0, "cancel"))
+    async with stage.visit("listener") as listener:
+        listener.subscribe(topics.JOB_EXCEPTION_EVENT)
+        for severity, kind in raised:
+            payload = {"id": running[1], "severity": severity, "type": kind}
+            stage.touched.add(running[1])
+            await stage.call(topics.JOB_RAISE, payload | {"note": ""})
+            found = await _heard_by(stage, listener)
+            if {key: found.get(key) for key in payload} != payload:
+                text = f"{topics.JOB_EXCEPTION_EVENT}: expected {payload}, got {found}"
+                raise Stuck(text, "21.exceptions.3")
+    for jobid in running[::2]:
+        stage.must_run(jobid, UNHARMED)
+        await stage.cancel(jobid)
+
+
+async def _heard_by(stage: Stage, listener: Handle) -> dict[str, Any]:
+    """Return what the next event tells that comes to a listener. Raises Stuck."""
+    with stage.deadline():
+        while True:
+            for message in await listener.receive():
+                if isinstance(message, Event) and isinstance(message.payload, dict):
+                    return message.payload
+    raise Stuck(f"{topics.JOB_EXCEPTION_EVENT}: nobody hears of it", "21.exceptions.3")
 
 
 @REQUEST_ACTS.act(
@@ -240,6 +302,7 @@ async def not_read_back(stage: Stage) -> None:
     "the R of a running job cannot be read when its time limit changes",
     "the user is told, or it is read again; the job runs on",
     ("21.events.11", UNHARMED),
+    needs=UPDATES,
     is_for_ours=True,
 )
 async def r_not_read(stage: Stage) -> None:

@@ -5,12 +5,23 @@ from __future__ import annotations
 from typing import Any, Final
 
 import trio
+from msgspec.structs import replace
 
 from flux_trio.config import DURATION_KEY
 from flux_trio.formats import format_fluid
-from flux_trio.lab.exercise.acts import Acts
+from flux_trio.lab.exercise.acts import UPDATES, Acts
 from flux_trio.lab.exercise.other_scheduler import OtherScheduler, scheduling
-from flux_trio.lab.exercise.stage import LONG_S, REFUSED, UNHARMED, Stage, Stuck, all_have, many
+from flux_trio.lab.exercise.sched_jobs import fill
+from flux_trio.lab.exercise.stage import (
+    LONG_S,
+    REFUSED,
+    UNASKED,
+    UNHARMED,
+    Stage,
+    Stuck,
+    all_have,
+    many,
+)
 from flux_trio.messages import Errno, FluxError, respond, respond_error, topics
 from flux_trio.process.groups import unwrapping
 
@@ -20,6 +31,8 @@ WRONG: Final[tuple[dict[str, Any], ...]] = (
     {"mode": "limited", "limit": 0},
     {"mode": "limited", "limit": -1},
     {"mode": "limited"},
+    {"mode": "limited", "limit": True},
+    {"mode": "limited", "limit": "3"},
     {"mode": "exercise"},
     {},
 )
@@ -190,6 +203,65 @@ async def wrongly_ready(stage: Stage) -> None:
 
 
 @OTHER_SCHEDULER_ACTS.act(
+    "somebody says ready who has not said hello",
+    "it is refused, and the scheduler is asked as before",
+    (REFUSED, UNHARMED),
+    is_for_ours=True,  # flux-core's job manager takes whoever says ready for the scheduler
+)
+async def ready_without_hello(stage: Stage) -> None:
+    full = await fill(stage)
+    waiting = await many(stage, 3)
+    async with stage.visit("not-a-scheduler") as other:
+        await stage.refused(topics.SCHED_READY, other, mode="unlimited")
+    for jobid in waiting:
+        stage.must_wait(jobid, UNHARMED)
+    await stage.remove(topics.SCHED)
+    async with stage.visit("not-a-scheduler") as other:
+        await stage.refused(topics.SCHED_READY, other, mode="unlimited")
+    await stage.load(topics.SCHED)
+    stage.must_run(full, UNHARMED)
+    await stage.cancel(full)
+
+
+@OTHER_SCHEDULER_ACTS.act(
+    "a scheduler answers once more, and what it was not asked",
+    "no job changes by it",
+    (UNASKED, UNHARMED),
+    is_for_ours=True,  # flux-core's job manager ends by some of it
+)
+async def unasked(stage: Stage) -> None:
+    """A held job is given resources, and a running one is given them again, and denied them."""
+    async with scheduling(stage) as other:
+        jobs = await many(stage, 3, run_s=LONG_S)
+        requests = [await other.wanted(each) for each in jobs]
+        held = await stage.submit(urgency=0)
+        for rank, request in enumerate(requests):
+            await other.grant(request, rank)
+        await all_have(stage, jobs, "start")
+        await other.grant(requests[1], 1)
+        await _none_changes(stage, other, jobs, held)
+        stage.hopeless.add(jobs[1])
+        other.deny(requests[1], "an exercise")
+        await _none_changes(stage, other, jobs, held)
+        await other.grant(replace(requests[1], payload={"id": held}), 3)
+        await _none_changes(stage, other, jobs, held)
+        await stage.cancel(held)
+        await end_all(stage, other, jobs)
+
+
+async def _none_changes(stage: Stage, other: OtherScheduler, running: list[int], held: int) -> None:
+    """Serve again, if the program takes such an answer for the end of the scheduler's service."""
+    await seen(stage, running[0])
+    await other.serve()
+    for jobid in running:
+        stage.must_run(jobid, UNASKED)
+        if stage.count(jobid, "alloc") > 1:
+            raise Stuck("a job has got resources twice", UNASKED)
+    if "alloc" in stage.events(held):
+        raise Stuck("a job has got resources that nobody asked for", UNASKED)
+
+
+@OTHER_SCHEDULER_ACTS.act(
     "a job gets resources when it is canceled already",
     "they are freed, and the job does not run",
     ("27.cancel.7", UNHARMED),
@@ -279,6 +351,7 @@ async def free_fails(stage: Stage) -> None:
         *("27.criteria.12", "27.expiration.1", "27.expiration.2", "27.expiration.3"),
         *("27.expiration.4", "27.expiration.10", "27.expiration.11", "21.events.11", UNHARMED),
     ),
+    needs=UPDATES,
 )
 async def expirations(stage: Stage) -> None:
     answers = ((0, 2), (Errno.ENOSYS, 0.5), (Errno.EINVAL, 3), (0, 0.25))

@@ -333,7 +333,8 @@ async def _held(stage: Stage) -> None:
 )
 async def _unknown_method(stage: Stage) -> None:
     waiting = await many(stage, 3)
-    await stage.refused(f"{topics.SCHED}.exercise", id=waiting[1])
+    async with stage.visit("passer-by") as other:
+        await stage.refused(f"{topics.SCHED}.exercise", other, id=waiting[1])
     await all_have(stage, waiting, "clean")
 
 

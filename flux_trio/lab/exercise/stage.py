@@ -47,6 +47,8 @@ HELD: Final = "invariant.held-job-waits"
 ONCE: Final = "invariant.answered-once"
 URGENT: Final = "invariant.highest-priority"
 REFUSED: Final = "invariant.wrong-requests-refused"
+UNASKED: Final = "invariant.unasked-answers-ignored"
+TOLD_TO_END: Final = "invariant.tasks-told-to-end"
 
 _NAMED_MAX: Final = 3  # jobs that a cause names
 
@@ -132,6 +134,7 @@ class Stage:
         self._harms: dict[int, Mapping[str, Any]] = {}  # the first fatal exception of each job
         self._starts: list[int] = []  # the jobs in the order of their alloc events
         self._asked: Counter[tuple[str, object]] = Counter()  # topics and job ids of requests
+        self._jobspecs: dict[tuple[str, object], object] = {}  # of the last of those
         self._answered: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()  # requests that were received, by topic
         self._answers: dict[tuple[str, object], object] = {}  # types of last answers, of a job
@@ -167,11 +170,12 @@ class Stage:
         if isinstance(message, Request | Response):
             self._count_answers(message, party)
         match message:
-            case Request(named, {"id": jobid}):
+            case Request(named, {"id": jobid, **rest}):
                 topic = _any_name(named)
                 if topic == topics.START_METHOD:
                     self.executor = service_of(named)
                 self._asked[topic, jobid] += 1
+                self._jobspecs[topic, jobid] = rest.get("jobspec")
                 if topic in _LAST and (topic != topics.SCHED_FREE or self.edition.free_answer):
                     is_to_program = not self._router.is_program(party)
                     self._open.setdefault(int(jobid), {})[topic] = is_to_program
@@ -325,6 +329,10 @@ class Stage:
     def times_asked(self, topic: str, jobid: int) -> int:
         """Return how often somebody was asked something about a job."""
         return self._asked[topic, jobid]
+
+    def jobspec_asked(self, topic: str, jobid: int) -> object:
+        """Return the jobspec of the last request of a kind about a job, None if it has none."""
+        return self._jobspecs.get((topic, jobid))
 
     async def answered(self, topic: str, jobid: int, clause: str = "") -> None:
         """Wait until the program has given its last answer about a job. Raises Stuck."""

@@ -65,6 +65,16 @@ class Witness:
         """Return a command that SIGTERM does not end."""
         return self._script(f"trap '' TERM; while {self._is_there}; do {_LOOK}; done")
 
+    def ends_when_told(self) -> tuple[str, ...]:
+        """Return a command that runs until SIGTERM tells it to end; see `ntold`."""
+        mark = f"mktemp {shlex.quote(str(self._told))}/XXXXXX >/dev/null {_CLOSED}"
+        return self._script(f"trap '{mark}; exit 1' TERM; while {self._is_there}; do {_LOOK}; done")
+
+    @property
+    def ntold(self) -> int:
+        """How many tasks have been told to end."""
+        return len(list(self._told.iterdir()))
+
     def ends_when_let(self, code: int = 0) -> tuple[str, ...]:
         """Return a command that runs until `let_end` is called, and ends with this exit code."""
         return self._script(f"{self._waits}; exit {code}")

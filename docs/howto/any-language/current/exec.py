@@ -104,8 +104,9 @@ class Service:
     def took(self, message: object) -> None:
         match message:
             case Request(topic=topic) if topic == topics.disconnect_of(NAME):
-                for job in self.jobs.values():  # what runs goes on
-                    job.start = None
+                for job in self.jobs.values():
+                    if job.start is not None and job.start.sender == message.sender:
+                        job.start = None  # the job manager has gone; what runs goes on
             case Request(topic=topic) if topic == f"{NAME}.{topics.START_METHOD}":
                 self.asked(message)
             case Request() if (refusal := respond_error(message, Errno.ENOSYS)) is not None:

@@ -77,6 +77,7 @@ class Job:
     canceling: bool = False  # and a sched.cancel was sent
     allocated: bool = False  # it holds resources
     r: dict[str, Any] | None = None  # what it holds, or has got and cannot use any more
+    expiration: float = 0.0  # of that, if it was changed
     starting: bool = False  # a start was sent, maybe by an earlier life
     running: bool = False  # and is open
     started: bool = False
@@ -128,6 +129,8 @@ class Manager:
             case "jobspec-update":
                 for path, value in context.items():
                     job.spec = apply_update(job.spec, path, value)
+            case "resource-update":
+                job.expiration = context["expiration"]
             case "alloc" | "free":
                 job.allocated = name == "alloc"
             case "start":
@@ -180,7 +183,7 @@ class Manager:
             id=job.id,
             userid=job.userid,
             jobspec=without_environment(job.spec),
-            R=job.r,
+            R=resources_of(job),
             reattach=job.started and not job.finished,
         )
         self.unsent.append(start)
@@ -375,6 +378,8 @@ class Manager:
         updates = payload["updates"]
         if list(updates) != [DURATION] or job.state > RUN:
             raise FluxError(Errno.EINVAL, f"expected {DURATION} of a job that waits or runs")
+        if type(updates[DURATION]) not in (int, float) or updates[DURATION] < 0:
+            raise FluxError(Errno.EINVAL, f"{DURATION}: expected seconds, got {updates[DURATION]}")
         expiration = await self.expire(job, updates[DURATION]) if job.state == RUN else None
         self.post(job, "jobspec-update", **updates)
         if expiration is not None:
@@ -521,6 +526,13 @@ class Manager:
 
 def request(topic: str, **payload: Any) -> Request:
     return Request(topic, payload)
+
+
+def resources_of(job: Job) -> dict[str, Any] | None:
+    """R as it is now."""
+    if job.r is None or not job.expiration:
+        return job.r
+    return job.r | {"execution": job.r["execution"] | {"expiration": job.expiration}}
 
 
 def without_environment(spec: dict[str, Any]) -> dict[str, Any]:
