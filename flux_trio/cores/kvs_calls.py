@@ -100,13 +100,19 @@ def commit_values(ops: list[KvsOp], namespace: str = flux_kvs.PRIMARY) -> Ask:
     return kvs.CommitValues(ops, namespace)
 
 
-def commit_ops(ops: list[KvsOp], *, wait: bool = True, frees: bool = False) -> Ask:
-    """Ask for a commit of `ops`, which may be in our indices.
+def commit_ops(
+    ops: list[KvsOp],
+    *,
+    wait: bool = True,
+    frees: bool = False,
+    guests: list[kvs.Guest] | None = None,
+) -> Ask:
+    """Ask for a commit of `ops`, which may be in our indices, or in the namespaces of `guests`.
 
     Without `wait` the kvs refuses it while its disk is full. With `frees` it leads to more room:
     the kvs may use the room that is set aside for it.
     """
-    return kvs.Commit(ops, None if wait else False, frees or None)
+    return kvs.Commit(ops, None if wait else False, frees or None, guests)
 
 
 def watch_key(key: str) -> Ask:

@@ -8,13 +8,13 @@ and reads the answers for all services.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from flux_trio.editions.codec import Codec, codec
 from flux_trio.editions.common import CreditKey, Histogram
-from flux_trio.formats.meanings import KvsKey, KvsOp
+from flux_trio.formats.meanings import JobId, KvsKey, KvsOp
 from flux_trio.messages import Payload, topics
 
 OpT = TypeVar("OpT")
@@ -22,15 +22,28 @@ OpT = TypeVar("OpT")
 PAGE_KEYS_MAX: Final = 10_000  # of one kvs.page
 
 
+class Guest(NamedTuple):
+    """`[id, owner, over]`: a job in whose guest namespace a commit writes, at its place.
+
+    If there is no such namespace yet, `owner` gets it. With `over` it is removed.
+    """
+
+    id: JobId
+    owner: int
+    over: bool
+
+
 class Commit(msgspec.Struct, Generic[OpT], frozen=True):
     """The kvs.commit request; with `wait` false it is refused while the disk is full.
 
-    With `frees` it makes room, and may use the room that is set aside.
+    With `frees` it makes room, and may use the room that is set aside. `guests` are in *current*
+    alone.
     """
 
     ops: list[OpT]
     wait: bool | None = None
     frees: bool | None = None
+    guests: list[Guest] | None = None
 
 
 class CommitValues(msgspec.Struct, frozen=True):

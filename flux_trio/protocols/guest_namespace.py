@@ -5,7 +5,8 @@ job. No start is told before. When the job is over, the content is moved to that
 then is the end told. Who is killed before has told nothing of the end, and his successor is asked
 again. The namespace is removed last: while it is there, a successor finds it.
 
-A namespace without a name is OPEN at once, and its content is written at its place.
+Where the content is written at its place, as in the kvs of this project, it is OPEN at once: it is
+made with its first events, for which the start waits, and removed with its last.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class NamespaceState(Member):
 
 
 class NamespaceEvent(Member):
-    UNNAMED = "it has no name: its content is written at its place"
+    AT_PLACE = "its content is written at its place"
     NOTHING = "nothing at its place, or the link to a namespace"
     MOVED = "its content is at its place"
     MADE = "namespace made"
@@ -43,7 +44,7 @@ class NamespaceEvent(Member):
     RELEASED = "final release of the job"
     ROOT = "root of its namespace"
     REMOVED = "namespace removed"
-    FAILED = "an error of the kvs"
+    FAILED = "a kvs error"
 
 
 _S, _E = NamespaceState, NamespaceEvent
@@ -54,7 +55,7 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
     {
         # MOVED: an earlier service was killed after it had moved the content; the rest is due
         _S.FINDING: {
-            _E.UNNAMED: _S.OPEN,
+            _E.AT_PLACE: _S.OPEN,
             _E.NOTHING: _S.MAKING,
             _E.MOVED: _S.REMOVING,
             _E.FAILED: _S.BROKEN,
@@ -63,7 +64,8 @@ GUEST_NAMESPACE: Table[NamespaceState, NamespaceEvent] = Table(
         _S.READING: {_E.READ: _S.FURNISHING, _E.FAILED: _S.BROKEN},
         _S.FURNISHING: {_E.WRITTEN: _S.LINKING, _E.FAILED: _S.BROKEN},
         _S.LINKING: {_E.LINKED: _S.OPEN, _E.FAILED: _S.BROKEN},
-        _S.OPEN: {_E.RELEASED: _S.ENDING},
+        # FAILED: its first events could not be written at their place
+        _S.OPEN: {_E.RELEASED: _S.ENDING, _E.FAILED: _S.BROKEN},
         # from here on an error ends the namespace: the job's resources must not wait for it
         _S.ENDING: {_E.WRITTEN: _S.ROOTING, _E.IN_PLACE: _S.CLOSED},
         _S.ROOTING: {_E.ROOT: _S.MOVING, _E.FAILED: _S.CLOSED},

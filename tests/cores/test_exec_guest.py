@@ -89,7 +89,7 @@ def test_the_first_events_are_there_before_the_start_is_told() -> None:
 def slow(command: str = "cat") -> ExecScript:
     """Job 7 is launched, and the kvs has not made its namespace yet."""
     script = ExecScript(edition=CURRENT, guests=GuestSettings())
-    script.held = {"kvs.namespace-create"}
+    script.held = {"store.commit"}
     (launch,) = to_shell(script.start(7, jobspec(command)))
     assert isinstance(launch, Start)
     return script
@@ -111,10 +111,11 @@ def test_a_job_is_launched_beside_its_namespace_and_its_start_waits_for_it() -> 
 def test_a_job_that_ends_before_its_namespace_is_there_has_all_of_it_later() -> None:
     script = slow()
     script(Started(7))
-    script(Done(7, 0, 1, sizes=[TaskSize(0, 6, 0)]))
+    reads = script(Done(7, 0, 1, sizes=[TaskSize(0, 6, 0)]))
     assert events(script) == []
     files = {(7, 0, "stdout"): b"hello\n"}
-    assert reports(files_read(script, script.let_go(), files)) == ["start", "finish", "release"]
+    told = files_read(script, [*reads, *script.let_go()], files)
+    assert reports(told) == ["start", "finish", "release"]
     assert outputs(script) == "hello\n"
     assert events(script)[2:] == ["shell.init", "shell.start", "shell-exit", "complete", "done"]
 
@@ -124,7 +125,7 @@ def test_a_job_whose_namespace_cannot_be_made_is_ended(is_started: bool) -> None
     script = slow()
     if is_started:
         script(Started(7))
-    script.errors["kvs.namespace-create"] = (Errno.ENOSPC, "there are too many")
+    script.errors["store.commit"] = (Errno.ENOSPC, "there are too many")
     actions = script.let_go()
     if not is_started:
         actions += script(Started(7))
@@ -154,6 +155,20 @@ def test_in_a_kvs_where_the_namespace_is_a_view_nothing_is_linked_and_moved() ->
     assert place not in {op[1] for ops in script.commits for op in ops}
 
 
+def test_the_events_of_jobs_of_one_turn_are_one_commit_and_nothing_is_read_for_new_jobs() -> None:
+    script = ExecScript(edition=CURRENT, guests=GuestSettings())
+    spec, r = jobspec(test={"run_duration": 1.0}), resources()
+    started = script(*(start_request(jobid, spec, r=r) for jobid in (7, 8, 9)))
+    assert reports(started) == ["start"] * 3
+    ends = [each for each in started if isinstance(each, SetTimer)]
+    ended = script(*(TimerFired(each.key) for each in ends), now=ends[0].at)
+    assert sorted(reports(ended)) == ["finish"] * 3 + ["release"] * 3
+    assert script.lookups == []
+    assert [len(ops) for ops in script.commits] == [3, 3]
+    assert events(script) == ["init", "starting", "complete", "done"]
+    assert not any(key.startswith("kvs-namespace") for key in script.kvs)
+
+
 def test_a_service_that_finds_the_job_again_adds_to_its_log() -> None:
     before = running()
     script = ExecScript(edition=CURRENT, guests=GuestSettings(), kvs=before.kvs)
@@ -171,17 +186,15 @@ def test_a_job_that_is_started_once_more_has_each_event_once() -> None:
     """The shell host takes a start once, and so does the log."""
     before = running()
     script = ExecScript(edition=CURRENT, guests=GuestSettings(), kvs=before.kvs)
-    script.start(7, jobspec("cat", ntasks=2), resources({1: 1, 3: 1}))
+    script.start(7, jobspec("cat", ntasks=2), resources({1: 1, 3: 1}, starttime=95.0))
     script(Started(7))
     assert events(script) == ["init", "starting", "shell.init", "shell.start", "reattach"]
 
 
-def test_a_job_that_is_asked_for_once_more_is_not_the_one_whose_namespace_is_being_removed() -> (
-    None
-):
+def test_a_job_that_is_over_and_is_asked_for_once_more_has_no_namespace_again() -> None:
     """The next job manager has not stored the end of the job when it begins."""
     script = running()
-    script.held = {"kvs.namespace-remove", "kvs.lookup"}
+    script.held = {"kvs.lookup"}
     assert reports(done(script)) == ["finish", "release"]
     script.next_manager()
     again = start_request(7, jobspec("cat", ntasks=2), reattach=True, r=resources({1: 1, 3: 1}))
@@ -247,7 +260,7 @@ def test_a_reader_is_answered_when_what_was_there_is_stored() -> None:
     copy = asked("job-exec.copy", {"id": 7}, tag=5)
     actions = script(copy)
     assert COPIED not in answers_in(actions)
-    script.held = {"kvs.commit"}
+    script.held = {"store.commit"}
     assert COPIED not in answers_in(files_read(script, actions, files))
     assert COPIED in answers_in(files_read(script, script.let_go(), files))
     assert outputs(script) == "hello\n"
@@ -407,7 +420,7 @@ def test_input_of_tasks_that_have_ended_is_taken_until_the_job_is_over() -> None
     script = running()
     script(asked(STDIN, data("a")))
     script(asked(STDIN, data("b")))
-    script.held = {"kvs.commit"}
+    script.held = {"store.commit"}
     done(script)
     (late,) = script(asked(STDIN, data("c")))
     assert late.errnum == 0

@@ -543,3 +543,58 @@ class TestWatches:
         errnum, text = kvs.one(asked("kvs-watch.lookup", at))
         assert errnum == Errno.EPROTO
         assert text == "KVS watch request rejected without streaming RPC flag"
+
+
+class TestCommitsOfServicesInGuestNamespaces:
+    """store.commit with `guests`: what the execution service writes at the places of jobs."""
+
+    @staticmethod
+    def write(*events: str, over: bool = False, jobs: tuple[int, ...] = (1,)) -> Request:
+        ops = [
+            ["append", job_key(job, "guest.exec.eventlog"), text] for job in jobs for text in events
+        ]
+        guests = [[job, GUEST, over] for job in jobs]
+        return asked("store.commit", {"ops": ops, "guests": guests}, tag=5)
+
+    def test_namespaces_are_made_with_the_first_events_and_removed_with_the_last(
+        self, kvs: FluxKvs
+    ) -> None:
+        assert kvs.one(self.write("a", jobs=(1, 2))) == (0, {})
+        assert kvs.get("exec.eventlog", namespace="job-1") == (0, {"val": val("a")})
+        listed = kvs.one(asked("kvs.namespace-list"))[1]["namespaces"]
+        assert [each["namespace"] for each in listed] == ["primary", "job-1", "job-2"]
+        assert {each["owner"] for each in listed[1:]} == {GUEST}
+        kvs.one(self.write("b", over=True))
+        assert kvs.get("exec.eventlog", namespace="job-1")[0] == Errno.ENOTSUP
+        assert kvs.get(job_key(1, "guest.exec.eventlog")) == (0, {"val": val("ab")})
+        assert kvs.store.dir("kvs-namespace") == ["kvs-namespace.job-2", "kvs-namespace.primary"]
+
+    def test_each_counts_as_a_commit_of_the_namespace_also_after_a_restart(
+        self, kvs: FluxKvs
+    ) -> None:
+        kvs.one(self.write("a"))
+        kvs.one(self.write("b"))
+        wait = asked("kvs.wait-version", {"namespace": "job-1", "rootseq": 3}, tag=8)
+        assert kvs(wait) == []
+        assert [tag for tag, *_ in kvs(self.write("c"))] == [5, 8]
+        after = FluxKvs(kvs.store)
+        root = after.one(asked("kvs.getroot", {"namespace": "job-1"}))[1]
+        assert (root["rootseq"], root["owner"]) == (3, GUEST)
+        assert after.one(lookup("exec.eventlog", namespace=None, rootdir=dirref(root["rootref"])))
+
+    def test_a_watch_is_told_what_was_there_last_before_it_ends(self, kvs: FluxKvs) -> None:
+        kvs(watch("exec.eventlog", WATCH | WAITCREATE, namespace="job-1"))
+        assert kvs(self.write("a")) == [(5, 0, {}), (9, 0, {"val": val("a")})]
+        told = kvs(self.write("b", over=True))
+        assert [each[:2] for each in told] == [(5, 0), (9, 0), (9, Errno.ENOTSUP)]
+        assert told[1][2] == {"val": val("ab")}
+
+    def test_output_goes_on_in_pieces_and_its_bytes_count(self, kvs: FluxKvs) -> None:
+        long = "x" * PIECE_CHARS
+        for text in (long, "y"):
+            ops = [["append", job_key(1, "guest.output"), text]]
+            kvs.one(asked("store.commit", {"ops": ops, "guests": [[1, GUEST, False]]}))
+        assert kvs.get(OUTPUT_1) == (0, {"val": val("y")})
+        assert kvs.get("output", namespace="job-1") == (0, {"val": val(f"{long}y")})
+        told = [sent["nbytes"] for topic, sent in kvs.sent if topic == topics.JOB_STORED]
+        assert told[-1] > PIECE_CHARS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from flux_trio.config import ExecConfig
@@ -203,6 +204,7 @@ class ExecScript:
                 errnum, payload = Errno.EMSGSIZE, f"{refused[0]}: too long"
             else:
                 self._commit(ops)
+                self._keep_namespaces(request.payload.get("guests", ()))
         return Response(request.topic, payload, errnum, request.matchtag)
 
     def _namespace(self, topic: str, name: str) -> tuple[int, Any]:
@@ -218,6 +220,13 @@ class ExecScript:
         else:
             self.kvs[known] = "{}"
         return 0, {}
+
+    def _keep_namespaces(self, guests: Iterable[tuple[int, int, bool]]) -> None:
+        for jobid, _, is_over in guests:
+            known = f"kvs-namespace.job-{jobid}"
+            self.kvs[known] = "{}"
+            if is_over:
+                del self.kvs[known]
 
     def _commit(self, ops: list[list[str]]) -> None:
         self.commits.append(ops)

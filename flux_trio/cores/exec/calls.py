@@ -82,6 +82,12 @@ class GuestCall(msgspec.Struct, frozen=True):
     nbytes: int = 0  # of output, in a WRITE
 
 
+class GuestsWritten(msgspec.Struct, frozen=True):
+    """Answers one commit of what several jobs have written at their places."""
+
+    calls: list[GuestCall]
+
+
 ExecCall: TypeAlias = (
     HelloSaid
     | ServiceAsked
@@ -91,6 +97,7 @@ ExecCall: TypeAlias = (
     | ExpirationRead
     | EndRead
     | GuestCall
+    | GuestsWritten
 )
 
 

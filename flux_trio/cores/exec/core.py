@@ -44,6 +44,7 @@ from flux_trio.cores.exec.calls import (
     ExecOwnInput,
     ExpirationRead,
     GuestCall,
+    GuestsWritten,
     HelloSaid,
     JobTimer,
     JournalFollowed,
@@ -178,7 +179,14 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         names = [JobEvent.RESOURCE_UPDATE, *([JobEvent.RELEASE] if has_shell else [])]
         self._journal = Journal(outbox, jobs, self._manager, self._runs, self._ends, names)
         self._preparing = Preparing(
-            outbox, jobs, starts, self._manager, self._journal, self._runs, simulate=config.simulate
+            outbox,
+            jobs,
+            starts,
+            self._manager,
+            self._journal,
+            self._runs,
+            self._guests,
+            simulate=config.simulate,
         )
         self._methods = Methods(
             for_owner={
@@ -292,8 +300,9 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._preparing.expiration_read(jobid, response)
             case EndRead(jobid):
                 self._ends.end_read(jobid, response)
-            case GuestCall():
-                self._guest_answered(call, response)
+            case GuestCall() | GuestsWritten():
+                for each in [call] if isinstance(call, GuestCall) else call.calls:
+                    self._guest_answered(each, response)
             case None:
                 pass  # no open call has this matchtag
             case _:
@@ -303,7 +312,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         job = self._guests.answered(call, response)
         if job is None:
             return
-        if job.phase is Phase.PREPARING and not job.lookups:
+        if job.phase is Phase.PREPARING and job.resources is None:
             self._preparing.prepare(job)
         elif job.killed:
             self._runs.killed(job)
@@ -392,7 +401,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         if wrong:
             self._preparing.read_ranks(job, wrong)
         elif not self._guests.open(job):
-            self._preparing.prepare(job)
+            self._preparing.prepare(job, payload.R)
 
     def _expiration(self, request: Request) -> None:
         """Take a new expiration from flux-core's job manager, which tells it by a request."""

@@ -16,14 +16,16 @@ For each job the kvs is asked in the order of the table GUEST_NAMESPACE:
     the root of the namespace             → put at job.<id>.guest; then the end is told
     namespace-remove job-<id>
 
-In the kvs of this project `job-<id>` is a view of job.<id>.guest: there is nothing to link and to
-put there. There the output is copied when somebody reads it, or at the end, and the job is
-launched meanwhile. flux-core's job manager does not ask again for a job that is canceled while no
-service is there. So with flux-core a job is launched when its namespace is linked, by which the
-next service finds it; see `GuestSettings`.
+In the kvs of this project `job-<id>` is a view of job.<dothex>.guest: the content is written at its
+place. A commit says whose namespaces it writes in; by that they are made with their first events
+and removed with their last. The events of several jobs in a turn are one commit. The output is
+copied when somebody reads it, or at the end, and the job is launched meanwhile. flux-core's job
+manager does not ask again for a job that is canceled while no service is there. So with flux-core
+a job is launched when its namespace is linked, by which the next service finds it; see
+`GuestSettings`.
 
-Where Flux's own programs do not come in, a job has no namespace: the content is written at its
-place below the job, in one commit at the end, or earlier if somebody reads the output.
+Where Flux's own programs do not come in, a job has no namespace, and the content is written in one
+commit at the end, or earlier if somebody reads the output.
 """
 
 from __future__ import annotations
@@ -32,16 +34,17 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.calls import ExecOutbox, GuestCall, GuestStep
+from flux_trio.cores.exec.calls import ExecOutbox, GuestCall, GuestStep, GuestsWritten
 from flux_trio.cores.exec.copying import Copies
 from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES, Contents
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase, namespace_of
 from flux_trio.cores.exec.starts import Starts
-from flux_trio.cores.kvs_calls import Ask, check, commit_ops, commit_values, value_in
+from flux_trio.cores.kvs_calls import check, commit_ops, commit_values, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import exec_requests, flux_kvs, rfc21
+from flux_trio.editions.kvs import Guest
 from flux_trio.formats import (
     FormatError,
     apply_update,
@@ -111,6 +114,19 @@ class GuestSettings(msgspec.Struct, frozen=True):
     leader: int | None = None
 
 
+class Batch(msgspec.Struct):
+    """The events that the jobs of one turn write at their places, as one commit."""
+
+    calls: list[GuestCall] = []
+    ops: list[KvsOp] = []
+    guests: list[Guest] = []
+
+    def add(self, call: GuestCall, ops: list[KvsOp], guest: Guest) -> None:
+        self.calls.append(call)
+        self.ops += ops
+        self.guests.append(guest)
+
+
 _S, _E = NamespaceState, NamespaceEvent
 
 
@@ -120,6 +136,7 @@ class Guests(Part):
     states: NamespaceStates
     _nopened: int
     _changed: dict[JobId, None]
+    _batch: Batch
 
     def __init__(
         self,
@@ -136,35 +153,41 @@ class Guests(Part):
         self._copies = copies
         self._inputs = inputs
         self._settings = settings
-        self._is_view = not settings.is_stored
         self.states = NamespaceStates()
         self._nopened = 0  # namespaces so far
         self._changed = {}  # namespaces to look at when all inputs of the turn are taken
+        self._batch = Batch()
+
+    @property
+    def is_named(self) -> bool:
+        """Whether each job has a namespace, and not only its content."""
+        return self._settings.is_named
 
     # A namespace is made
 
     def open(self, job: Job) -> bool:
-        """Make the namespace of a job that is to start; return whether the job waits for it."""
-        if not self._settings.is_named:
+        """Make a namespace of flux-core's kvs for a job, which waits for it.
+
+        Returns False where the content is written at its place; then `begin` follows.
+        """
+        if not self._settings.is_stored:
             return False
         job.guest = self._new()
-        if self._is_view:
-            self._starts.hold(job)
-        flags = 0 if self._is_view else flux_kvs.TREEOBJ
-        asked = flux_kvs.LookupAt(_place(job), flags, flux_kvs.PRIMARY)
+        asked = flux_kvs.LookupAt(_place(job), flux_kvs.TREEOBJ, flux_kvs.PRIMARY)
         self._ask(job, GuestStep.FIND, topics.KVS_LOOKUP, flux_kvs.LOOKUP.write(asked))
-        return not self._is_view
+        return True
 
     def _new(self) -> GuestNamespace:
         self._nopened += 1
-        return GuestNamespace(self._nopened)
+        return GuestNamespace(self._nopened, self.is_named)
 
     def begin(self, job: Job) -> None:
-        """Keep the content for a job without a namespace that is handed to the shell host."""
+        """Write the content of a job that begins at its place; what was there has been read."""
         if job.guest is None:
             job.guest = self._new()
-            self.states.step(job.id, _E.UNNAMED)
+            self.states.step(job.id, _E.AT_PLACE)
             job.contents.begin(self._outbox.now)
+            self._changed[job.id] = None
 
     def answered(self, call: GuestCall, response: Response) -> Job | None:
         """Take an answer of the kvs; return the job that need not wait for its namespace any more.
@@ -177,20 +200,24 @@ class Guests(Part):
             if call.step is GuestStep.REMOVE:  # the job was told, or is asked for once more
                 self._check_removed(call.id, response)
             return None
-        was_opening = self.states.of(job.id) in OPENING
+        before = self.states.of(job.id)
         try:
             self._handle(job, guest, call, response)
         except (FluxError, FormatError, msgspec.MsgspecError) as error:
             self._failed(job, call, error)
         self._changed[job.id] = None
-        return job if was_opening and self.states.of(job.id) not in OPENING else None
+        state = self.states.of(job.id)
+        is_open = before in OPENING and state not in OPENING
+        return job if is_open or (before is _S.OPEN and state is _S.BROKEN) else None
 
     def _handle(self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response) -> None:
         match call.step:
+            case GuestStep.WRITE:  # the most frequent one
+                self._written(job, guest, call, response)
             case GuestStep.FIND:
-                self._found(job, guest, response)
+                self._found(job, response)
             case GuestStep.MAKE:
-                self._made(job, guest, response)
+                self._made(job, response)
             case GuestStep.READ_LOG:
                 job.contents.read_log(value_in(response) or "")
                 self._look_up(job, GuestStep.READ_PLACES, PLACES)
@@ -200,8 +227,6 @@ class Guests(Part):
             case GuestStep.LINK:
                 check(response)
                 self.states.step(job.id, _E.LINKED)
-            case GuestStep.WRITE:
-                self._written(job, guest, call, response)
             case GuestStep.ROOT:
                 check(response)
                 self.states.step(job.id, _E.ROOT)
@@ -214,10 +239,8 @@ class Guests(Part):
                 self.states.step(job.id, _E.REMOVED)
                 self._check_removed(job.id, response)
 
-    def _found(self, job: Job, guest: GuestNamespace, response: Response) -> None:
-        if self._is_view:
-            guest.is_old = response.errnum == Errno.EISDIR
-        elif response.errnum != Errno.ENOENT:
+    def _found(self, job: Job, response: Response) -> None:
+        if response.errnum != Errno.ENOENT:
             check(response)
             if not treeobj.is_of_type(flux_kvs.FOUND.read(response).val, "symlink"):
                 self._moved(job)
@@ -228,17 +251,17 @@ class Guests(Part):
         payload = flux_kvs.NAMESPACE_CREATE.write(asked)
         self._ask(job, GuestStep.MAKE, topics.KVS_NAMESPACE_CREATE, payload)
 
-    def _made(self, job: Job, guest: GuestNamespace, response: Response) -> None:
-        if response.errnum != Errno.EEXIST:
-            check(response)
-        if response.errnum or guest.is_old:  # an earlier service has made it
+    def _made(self, job: Job, response: Response) -> None:
+        if response.errnum == Errno.EEXIST:  # an earlier service has made it
             self.states.step(job.id, _E.EXISTS)
             self._look_up(job, GuestStep.READ_LOG, EXEC_LOG)
         else:
+            check(response)
             self._furnish(job, _E.MADE)
 
     def _furnish(self, job: Job, event: NamespaceEvent) -> None:
         self.states.step(job.id, event)
+        job.contents.is_marked = True  # by which the next service finds it
         job.contents.begin(self._outbox.now)
 
     def _moved(self, job: Job) -> None:
@@ -258,7 +281,7 @@ class Guests(Part):
         state = self.states.of(job.id)
         if NamespaceStates.table.allows(state, _E.FAILED):
             self.states.step(job.id, _E.FAILED)
-        if state in OPENING:
+        if state in OPENING or call.step is GuestStep.WRITE:
             job.is_stored = False
             self._starts.exception(job, f"no guest namespace: {error}")
 
@@ -278,8 +301,6 @@ class Guests(Part):
         assert job.guest is not None
         if self._settings.is_named:
             job.guest.is_starting = True
-            self._starts.hold(job)
-            self._changed[job.id] = None
         else:
             self._begin_log(job, job.guest)
 
@@ -375,6 +396,7 @@ class Guests(Part):
                 if job is not None and job.guest is not None:
                     self._go_on(job, job.guest)
             self._copies.begin_waiting()
+        self._send_batch()
 
     def _go_on(self, job: Job, guest: GuestNamespace) -> None:
         state = self.states.of(job.id)
@@ -387,6 +409,9 @@ class Guests(Part):
             if job.status is not None and job.phase is Phase.STORING:
                 self._starts.finish(job, job.status)
             self._starts.let_go(job)
+        elif state is _S.OPEN and job.phase is Phase.OVER and not guest.is_writing:
+            self._release(job, guest)
+            return
         elif guest.is_writing or self._write(job, guest):
             return
         elif state is _S.FURNISHING:
@@ -394,8 +419,6 @@ class Guests(Part):
             self._link(job)
         elif state is _S.ENDING:
             self._end(job)
-        elif state is _S.OPEN and job.phase is Phase.OVER:
-            self._release(job, guest)
         elif state is _S.OPEN and is_whole:
             assert job.status is not None
             self._starts.finish(job, job.status)
@@ -408,7 +431,7 @@ class Guests(Part):
 
     def _end(self, job: Job) -> None:
         """Move the content, all of which is written, to its place; it may be there already."""
-        if self._settings.is_named:
+        if self._settings.is_stored:
             self.states.step(job.id, _E.WRITTEN)
             self._move(job)
         else:
@@ -416,28 +439,21 @@ class Guests(Part):
             self._starts.let_go(job)
 
     def _link(self, job: Job) -> None:
-        if self._is_view:
-            self.states.step(job.id, _E.LINKED)
-            self._changed[job.id] = None
-        else:
-            self._put(job, GuestStep.LINK, treeobj.link(namespace_of(job.id)))
+        self._put(job, GuestStep.LINK, treeobj.link(namespace_of(job.id)))
 
     def _move(self, job: Job) -> None:
-        if self._is_view:
-            self.states.step(job.id, _E.ROOT)
-            self._moved(job)
-        else:
-            asked = flux_kvs.GET_ROOT.write(flux_kvs.GetRoot(namespace_of(job.id)))
-            self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
+        asked = flux_kvs.GET_ROOT.write(flux_kvs.GetRoot(namespace_of(job.id)))
+        self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
 
     def _write(self, job: Job, guest: GuestNamespace) -> bool:
         """Write what waits; return whether there was anything.
 
         Without a namespace all waits until somebody reads it, or to the end.
         """
-        is_named = self._settings.is_named
+        is_named = self.is_named
         if not is_named and guest.copying is Copying.NOT_YET:
             return False
+        is_over = job.contents.is_over
         ops = job.contents.pop_ops(in_pieces=not is_named)
         nbytes = job.contents.pop_taken()
         if not ops:  # the output is stored already, or beyond the limit
@@ -445,26 +461,38 @@ class Guests(Part):
             return False
         guest.is_writing = True
         call = GuestCall(job.id, guest.number, GuestStep.WRITE, nbytes)
-        self._outbox.ask_kvs(self._commit(job, ops), call)
+        if self._settings.is_stored:
+            self._outbox.ask_kvs(commit_values(ops, namespace_of(job.id)), call)
+            return True
+        place = _place(job)
+        at_place = [[op, f"{place}.{key}", *text] for op, key, *text in ops]
+        written = Guest(job.id, job.userid, is_over)
+        if not is_named:
+            self._outbox.ask_kvs(commit_ops(at_place), call)
+        elif nbytes:  # the kvs may refuse output
+            self._outbox.ask_kvs(commit_ops(at_place, guests=[written]), call)
+        else:
+            self._batch.add(call, at_place, written)
         return True
 
-    def _commit(self, job: Job, ops: list[KvsOp]) -> Ask:
-        if self._settings.is_named:
-            return commit_values(ops, namespace_of(job.id))
-        place = _place(job)
-        return commit_ops([[op, f"{place}.{key}", *text] for op, key, *text in ops])
+    def _send_batch(self) -> None:
+        batch, self._batch = self._batch, Batch()
+        if batch.calls:
+            asked = commit_ops(batch.ops, guests=batch.guests)
+            self._outbox.ask_kvs(asked, GuestsWritten(batch.calls))
 
     def _written(
         self, job: Job, guest: GuestNamespace, call: GuestCall, response: Response
     ) -> None:
         guest.is_writing = False
         state = self.states.of(job.id)
-        if job.phase is not Phase.OVER and state is _S.OPEN:
+        if state in OPENING or (state is _S.OPEN and guest.is_named and not guest.is_made):
+            check(response)
+        guest.is_made = True
+        if job.phase is not Phase.OVER and state is _S.OPEN and not job.contents.events:
             self._starts.let_go(job)
         self._copies.stored(job, call.nbytes)
-        if state in OPENING:
-            check(response)
-        elif response.errnum:
+        if response.errnum:
             self._refused(job, response)
 
     # Requests to the kvs

@@ -52,6 +52,7 @@ class Contents(msgspec.Struct):
     refused: str = ""  # why the kvs did not take output; then no more of it is written
     piece: int = 0  # number of the last key of the output
     chars: int = 0  # of its value
+    is_marked: bool = False  # PLACES is written with what else is written
     is_placed: bool = False  # PLACES is there
     before: tuple[int, int, bool] = (0, 0, False)  # these three before the last commit
     sent: list[Event] = []  # the events in it
@@ -73,6 +74,7 @@ class Contents(msgspec.Struct):
             written = msgspec.json.decode(places, type=Written)
             self.places, self.stamped = written.nbytes, max(self.stamped, written.stamped)
             self.piece, self.chars, self.is_placed = written.piece, written.chars, True
+            self.is_marked = True
             self.kept = sum(self.places.values())
 
     def begin(self, now: float) -> None:
@@ -124,7 +126,10 @@ class Contents(msgspec.Struct):
 
         `in_pieces` says that long output needs several keys (`stored_jobs`).
         """
+        if not (self.events or self.output or self.more or self.is_over):
+            return []
         ops: list[KvsOp] = self.more
+        self.is_marked |= bool(self.output or self.more)
         self.before = self.piece, self.chars, self.is_placed
         if self.events:
             ops.append(["append", EXEC_LOG, format_eventlog(self.events)])
@@ -134,7 +139,7 @@ class Contents(msgspec.Struct):
         if self.is_over:
             ops += [["unlink", PLACES]] if self.is_placed else []
             self.is_over = self.is_placed = False
-        elif ops:  # and with it: the namespace is ours
+        elif ops and self.is_marked:
             self.is_placed = True
             written = Written(self.places, self.stamped, self.piece, self.chars)
             ops.append(["put", PLACES, msgspec.json.encode(written).decode()])

@@ -61,7 +61,8 @@ class GuestNamespace(msgspec.Struct, eq=False):
     """
 
     number: int
-    is_old: bool = False  # an earlier service has written in it
+    is_named: bool  # it is more than its content
+    is_made: bool = False  # it has its first events
     is_writing: bool = False  # a WRITE is under way
     is_read: bool = False  # somebody reads its output
     is_current: bool = False  # what was there of its output a moment ago has been read

@@ -11,6 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from flux_trio.cores.exec.calls import AGAIN, AGAIN_S, ExecOutbox, KeyRead, StoredKey
+from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.journal import Journal
 from flux_trio.cores.exec.manager import Manager
@@ -20,7 +21,7 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, Idset, job_key, parse_r, ranks_named
+from flux_trio.formats import FormatError, Idset, ResourceSet, job_key, parse_r, ranks_named
 from flux_trio.messages import FluxError, Level, Response
 
 EVENTLOGS: Final = "the job's eventlogs"
@@ -38,6 +39,7 @@ class Preparing(Part):
         manager: Manager,
         journal: Journal,
         runs: Runs,
+        guests: Guests,
         *,
         simulate: bool,
     ) -> None:
@@ -47,11 +49,15 @@ class Preparing(Part):
         self._manager = manager
         self._journal = journal
         self._runs = runs
+        self._guests = guests
         self._simulate = simulate
 
-    def prepare(self, job: Job) -> None:
-        """Read R, which decides what else is read."""
-        self._look_up(job, StoredKey.R)
+    def prepare(self, job: Job, resources: ResourceSet | None = None) -> None:
+        """Read R, which decides what else is read, unless it was in the start request."""
+        if resources is None:
+            self._look_up(job, StoredKey.R)
+        else:
+            self._read_on(job, resources)
 
     def _look_up(self, job: Job, key: StoredKey) -> None:
         lookup = look_up(job_key(job.id, key.value))
@@ -119,10 +125,14 @@ class Preparing(Part):
 
     def _read_resources(self, job: Job, text: str) -> None:
         try:
-            job.resources = parse_r(text)
+            resources = parse_r(text)
         except FormatError as error:
             self._end(job, str(error), ranks_named(text))
-            return
+        else:
+            self._read_on(job, resources)
+
+    def _read_on(self, job: Job, resources: ResourceSet) -> None:
+        job.resources = resources
         if job.is_wrong:
             self._starts.release(job)
             return
@@ -138,7 +148,7 @@ class Preparing(Part):
             self._look_up(job, StoredKey.JOBSPEC)
         if not job.is_new:
             self._look_up(job, StoredKey.EVENTLOG)
-            if job.simulation is None:
+            if job.simulation is None or (self._guests.is_named and job.guest is None):
                 self._look_up(job, StoredKey.EXEC_LOG)
                 if job.guest is None:
                     self._look_up(job, StoredKey.PLACES)
@@ -153,7 +163,8 @@ class Preparing(Part):
                 case StoredKey.EVENTLOG:
                     job.read_eventlog(text)
                 case StoredKey.EXEC_LOG:
-                    job.status = completed_status(text)
+                    if job.simulation is None:
+                        job.status = completed_status(text)
                     if job.guest is None:
                         job.contents.read_log(text)
                 case StoredKey.PLACES:
@@ -170,6 +181,8 @@ class Preparing(Part):
             self._begin(job)
 
     def _begin(self, job: Job) -> None:
+        if self._guests.is_named:
+            self._guests.begin(job)
         self._runs.begin(job)
         self._journal.began(job)
 

@@ -73,7 +73,7 @@ class Starts(Part):
         self._edition = edition
         self.streams = Streams()
         self.over = []
-        self._held = []  # jobs that ended in this turn, and whose end is held
+        self._held = []  # jobs that started or ended in this turn, which is held
         self._requests = {}  # by job, of its open stream
 
     def pop_ended(self) -> list[int]:
@@ -128,12 +128,8 @@ class Starts(Part):
 
     # Reports to the job manager
 
-    def hold(self, job: Job) -> None:
-        """Tell nothing more of the job until `let_go`."""
-        job.is_held = True
-
     def let_go(self, job: Job) -> None:
-        """Tell what was held."""
+        """Tell what was held since the start or the end of the job."""
         held, job.nheld, job.is_held = job.nheld, 0, False
         for report in job.reports[len(job.reports) - held :]:
             self._tell(job, report)
@@ -141,7 +137,7 @@ class Starts(Part):
             self.over.append(job.id)
 
     def pop_held(self) -> list[int]:
-        """Return the jobs that have ended since the last call and whose end is held."""
+        """Return the jobs that have started or ended since the last call, which is held."""
         held, self._held = self._held, []
         return held
 
@@ -155,8 +151,11 @@ class Starts(Part):
         self._report(job, RaisedException(SEVERITY_NOTE, "exec", note))
 
     def start(self, job: Job) -> None:
-        """Report that the job runs."""
+        """Report that the job runs; where it has a namespace, once that is written in it."""
         job.phase = Phase.RUNNING
+        if job.guest is not None and job.guest.is_named:
+            job.is_held = True
+            self._held.append(job.id)
         self._report(job, Started())
 
     def finish(self, job: Job, status: int) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, assert_never
 
 from flux_trio.cores.histogram import SHORT_S, Durations
@@ -42,7 +43,7 @@ from flux_trio.cores.kvs.held_requests import (
     Waiting,
     without_answers,
 )
-from flux_trio.cores.kvs.namespaces import KNOWN, PRIMARY, Namespaces
+from flux_trio.cores.kvs.namespaces import KNOWN, Namespaces
 from flux_trio.cores.kvs.ops import (
     COMMIT,
     PAGE,
@@ -283,10 +284,14 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
             text = f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
             raise FluxError(Errno.EMSGSIZE, text)
         nbytes = checked_bytes(ops)
-        commit = Commit(request, ops, nbytes, asked.wait is not False, asked.frees is True)
+        wait, frees = asked.wait is not False, asked.frees is True
+        commit = Commit(request, ops, nbytes, wait, frees, guests=asked.guests or [])
         if self._room.is_last and not (commit.wait or commit.frees):
             raise FluxError(Errno.ENOSPC, LAST_ROOM)
+        made = self._flux.at_place(commit) if commit.guests else []
         self._take(commit)
+        for name in made:
+            self._made(name)
 
     def _take(self, commit: Commit) -> None:
         """Let a commit wait for the store, or for room. Raises FluxError."""
@@ -328,8 +333,10 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
 
     def _create(self, request: Request) -> None:
         self._take(self._flux.create(request))
-        name = flux_kvs.NAMESPACE_CREATE.read(request).namespace
-        output = Namespaces.output_in(name)
+        self._made(flux_kvs.NAMESPACE_CREATE.read(request).namespace)
+
+    def _made(self, name: str) -> None:
+        output = Namespaces.output_in(name) if self._watches or self._tree_watches else ""
         if output and (self._watches.follow(output) or self._tree_watches.follow(output)):
             self._flux.is_read(output)
 
@@ -405,7 +412,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         """Return the ops that store how many commits each namespace has had."""
         if not self._words.is_flux:
             return ()
-        return self._namespaces.counting(each.namespace or PRIMARY for each in work.commits)
+        return self._namespaces.counting(chain.from_iterable(c.namespaces for c in work.commits))
 
     def _store_answered(self, answer: Stored | Fetched | BackedUp) -> None:
         match answer:

@@ -9,14 +9,14 @@ Everybody is served; a guest reads and writes the namespaces that he owns (RFC 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.held_requests import Commit, FactsRead, TreeRead
-from flux_trio.cores.kvs.namespaces import Namespaces, start_of, stored_key
+from flux_trio.cores.kvs.namespaces import OF_JOB, Namespaces, start_of, stored_key
 from flux_trio.cores.kvs.ops import Damaged, KvsOutbox, TreeFound, checked_bytes
 from flux_trio.cores.kvs.tree_watches import TreeWatches
 from flux_trio.cores.kvs.trees import (
@@ -156,6 +156,19 @@ class FluxRequests(Part):
         self._watches.created(asked.namespace)
         return Commit(request, ops, checked_bytes(ops))
 
+    def at_place(self, commit: Commit) -> list[str]:
+        """Let a commit write in the namespaces of its `guests`, and remove those that are over.
+
+        Returns the namespaces that are made. Raises FluxError(ENOSPC).
+        """
+        new = self._namespaces.open(commit.guests)
+        self._namespaces.spend_at_place(commit.guests, commit.ops)
+        commit.ops[:] = self._namespaces.in_pieces(commit.ops)
+        for each in commit.guests:
+            if each.over:
+                commit.ops.extend(self._namespaces.remove(f"{OF_JOB}{each.id}") or ())
+        return new
+
     def remove(self, request: Request) -> Commit | None:
         """kvs.namespace-remove: it is answered when it is durable."""
         name = flux_kvs.NAMESPACE.read(request).namespace
@@ -163,12 +176,16 @@ class FluxRequests(Part):
         if ops is None:
             self._outbox.send(respond(request))
             return None
+        self._removed(name)
+        return Commit(request, ops, checked_bytes(ops))
+
+    def _removed(self, name: str) -> None:
+        """Tell those who wait for something of a namespace."""
         gone = f"{name}: the namespace was removed"
         self._watches.removed(name, gone)
         for wait in [each for each in self._waits if each.namespace == name]:
             self._waits.remove(wait)
             self._outbox.send(respond_error(wait.request, Errno.ENOTSUP, gone))
-        return Commit(request, ops, checked_bytes(ops))
 
     def list_namespaces(self, request: Request) -> None:
         """kvs.namespace-list: answer with all namespaces."""
@@ -233,22 +250,32 @@ class FluxRequests(Part):
 
     def committed(self, commit: Commit) -> None:
         """Answer a commit that is durable; tell those who wait for it."""
-        name = commit.namespace or flux_kvs.PRIMARY
-        root = self._namespaces.count(name)
-        self.tell_bytes([name])
+        roots = {name: self._namespaces.count(name) for name in commit.namespaces}
+        self.tell_bytes(roots)
+        root = roots[commit.namespace or flux_kvs.PRIMARY]
         if not commit.namespace:
             self._outbox.send(respond(commit.request, {}))
         elif root is None:
-            text = f"{name}: the namespace was removed"
+            text = f"{commit.namespace}: the namespace was removed"
             self._outbox.send(respond_error(commit.request, Errno.ENOTSUP, text))
         else:
             self._outbox.send(respond(commit.request, flux_kvs.ROOT.write(root)))
-        if root is not None and self._waits:
-            due = [w for w in self._waits if w.namespace == name and w.rootseq <= root.rootseq]
-            for wait in due:
-                self._waits.remove(wait)
-                self._answer_root(wait.request, name)
+        if self._waits:
+            self._answer_waits(roots)
         self._watches.changed(commit.ops)
+        for each in commit.guests:
+            name = f"{OF_JOB}{each.id}"
+            if each.over:
+                self._removed(name)
+            elif (root := roots[name]) is not None and root.rootseq == 1:
+                self._watches.created(name)
+
+    def _answer_waits(self, roots: Mapping[str, flux_kvs.Root | None]) -> None:
+        for wait in list(self._waits):
+            root = roots.get(wait.namespace)
+            if root is not None and wait.rootseq <= root.rootseq:
+                self._waits.remove(wait)
+                self._answer_root(wait.request, wait.namespace)
 
     def leave(self, sender: str) -> None:
         """Forget what a peer that is gone waits for."""

@@ -8,16 +8,18 @@ sender still sees what it has committed; all other reads go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from flux_trio.cores.kvs.namespaces import OF_JOB
 from flux_trio.cores.kvs.ops import Op, Page, Put, TreeAsked, Unlink
 from flux_trio.cores.kvs.trees import Place
 from flux_trio.cores.kvs.watches import Watch
 from flux_trio.cores.streams import StreamKey
 from flux_trio.editions.flux_kvs import PRIMARY
+from flux_trio.editions.kvs import Guest
 from flux_trio.formats.meanings import KvsKey, Stamp
 from flux_trio.messages import Errno, FluxError, Request, unanswered
 
@@ -53,6 +55,14 @@ class Commit(msgspec.Struct, frozen=True):
     wait: bool = True
     frees: bool = False
     namespace: str = ""  # of a commit of flux-core's, whose answer is the root; "" for ours
+    guests: list[Guest] = []  # jobs in whose namespaces ours writes
+
+    @property
+    def namespaces(self) -> Iterator[str]:
+        """The namespaces that count it."""
+        yield self.namespace or PRIMARY
+        for each in self.guests:
+            yield f"{OF_JOB}{each.id}"
 
 
 class Read(msgspec.Struct, frozen=True):

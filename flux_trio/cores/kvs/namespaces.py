@@ -12,17 +12,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from flux_trio.cores.kvs.ops import KEY_CHARS_MAX, Append, Op, Put, TreeAsked, Unlink, check_key
+from flux_trio.cores.kvs.ops import (
+    KEY_CHARS_MAX,
+    Append,
+    Op,
+    Put,
+    TreeAsked,
+    Unlink,
+    check_key,
+    checked_bytes,
+)
 from flux_trio.cores.kvs.trees import Place, normalized, wants_entries
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import OUTPUT, PIECE_CHARS
 from flux_trio.editions import flux_kvs, job_requests
 from flux_trio.editions.flux_kvs import StoredNamespace
-from flux_trio.editions.kvs import KeysPage
+from flux_trio.editions.kvs import Guest, KeysPage
 from flux_trio.formats import (
     LOST_AND_FOUND,
     FormatError,
@@ -51,12 +61,20 @@ NAME_CHARS_MAX: Final = 128
 _NAME: Final = re.compile(r"[^.\x00-\x20\x7f-\x9f\ud800-\udfff\U0010ffff]+")
 _OUTPUT: Final = f".{OUTPUT}"
 _GUEST: Final = ".guest"
-_OF_JOB: Final = re.compile(r"job-(0|[1-9][0-9]{0,19})")
+OF_JOB: Final = "job-"
+_OF_JOB: Final = re.compile(rf"{OF_JOB}(0|[1-9][0-9]{{0,19}})")
 HASH: Final = "sha1"
 EMPTY_ROOT: Final = treeobj.empty_root(HASH)
+_SEQ_DIGITS: Final = 16  # of a blobref, whose last digits are the number of commits
 
 
 _NAMESPACE: Final = msgspec.json.Decoder(StoredNamespace)
+
+
+@lru_cache(maxsize=1024)
+def _tag(name: str) -> str:
+    """Return how the blobrefs of all roots of a namespace begin."""
+    return treeobj.blobref(HASH, name.encode())[:-_SEQ_DIGITS]
 
 
 def start_of(name: str) -> str:
@@ -75,7 +93,7 @@ class Namespaces(Part):
     """All namespaces; `owner` is the instance owner's."""
 
     by_name: dict[str, StoredNamespace]
-    _by_root: dict[str, str]
+    _by_tag: dict[str, str]
     _read: set[str]
     _told: dict[str, int]
 
@@ -83,7 +101,7 @@ class Namespaces(Part):
         self._owner = owner
         self._read = set()  # namespaces of jobs whose output somebody reads
         self._told = {}  # bytes of a namespace that the job manager was told of
-        self._by_root = {}  # names, by the blobref of the root as it is now
+        self._by_tag = {}  # names, by what tells the blobrefs of their roots apart
         self.by_name = {}
         self._add(PRIMARY, StoredNamespace(owner))
 
@@ -98,7 +116,7 @@ class Namespaces(Part):
 
     def _add(self, name: str, namespace: StoredNamespace) -> None:
         self.by_name[name] = namespace
-        self._by_root[self.ref(name, namespace.rootseq)] = name
+        self._by_tag[_tag(name)] = name
 
     def of(self, name: str, request: Request) -> StoredNamespace:
         """Return a namespace that the sender may use. Raises FluxError: ENOTSUP, EPERM."""
@@ -125,7 +143,8 @@ class Namespaces(Part):
         """Return the namespace whose root has this blobref now; the first that is empty."""
         if ref == EMPTY_ROOT:
             return next((name for name, each in self.by_name.items() if not each.rootseq), None)
-        return self._by_root.get(ref)
+        name = self._by_tag.get(ref[:-_SEQ_DIGITS])
+        return name if name is not None and self.root(name).rootref == ref else None
 
     def _of_root(self, rootdir: JsonObject) -> str:
         ref = treeobj.ref_of(rootdir)
@@ -144,7 +163,7 @@ class Namespaces(Part):
         """Return the blobref of a root: the true one if nothing was committed, or else a name."""
         if not rootseq:
             return EMPTY_ROOT
-        return treeobj.blobref(HASH, f"{name} {rootseq}".encode())
+        return f"{_tag(name)}{rootseq:0{_SEQ_DIGITS}x}"
 
     def watched(self, count: Callable[[KvsKey], int], total: int) -> flux_kvs.WatchStats:
         """Return who is watched, from the number of watches at and below a key, and of all."""
@@ -176,12 +195,27 @@ class Namespaces(Part):
                 "snapshots are not kept"
             )
             raise FluxError(Errno.EINVAL, text)
-        if len(self.by_name) >= NAMESPACES_MAX:
-            raise FluxError(Errno.ENOSPC, f"there are {NAMESPACES_MAX} namespaces: remove some")
+        self._check_room(1)
         is_instances = asked.owner in (-1, USERID_UNKNOWN)
         owner = self._owner if is_instances else asked.owner
         self._add(name, StoredNamespace(owner, asked.flags))
         return [self._op(name)]
+
+    def _check_room(self, count: int) -> None:
+        if len(self.by_name) + count > NAMESPACES_MAX:
+            raise FluxError(Errno.ENOSPC, f"there are {NAMESPACES_MAX} namespaces: remove some")
+
+    def open(self, guests: Iterable[Guest]) -> list[str]:
+        """Add the namespaces of jobs that are not there, and return them.
+
+        They are stored when the commit that writes in them is counted. Raises FluxError(ENOSPC).
+        """
+        new = {f"{OF_JOB}{each.id}": each.owner for each in guests}
+        new = {name: owner for name, owner in new.items() if name not in self.by_name}
+        self._check_room(len(new))
+        for name, owner in new.items():
+            self._add(name, StoredNamespace(owner))
+        return list(new)
 
     def remove(self, name: str) -> list[Op] | None:
         """Remove a namespace; return the ops that do it, None if there is none of that name.
@@ -192,9 +226,9 @@ class Namespaces(Part):
             raise FluxError(Errno.ENOTSUP, f"{name}: this namespace cannot be removed")
         self._read.discard(name)
         self._told.pop(name, None)
-        if (found := self.by_name.pop(name, None)) is None:
+        if self.by_name.pop(name, None) is None:
             return None
-        self._by_root.pop(self.ref(name, found.rootseq), None)
+        del self._by_tag[_tag(name)]
         start = start_of(name)
         ops: list[Op] = [Unlink(f"{KNOWN}.{name}")]
         return [*ops, Unlink(start)] if start.startswith(f"{CONTENTS}.") else ops
@@ -206,6 +240,14 @@ class Namespaces(Part):
                 for name, each in self.by_name.items()
             ]
         )
+
+    def spend_at_place(self, guests: Iterable[Guest], ops: Iterable[Op]) -> None:
+        """Count what the owner of the instance writes in the namespaces of guests' jobs."""
+        for each in guests:
+            found = self.by_name.get(f"{OF_JOB}{each.id}")
+            if found is not None and found.owner != self._owner:
+                start = f"{job_key(each.id, 'guest')}."
+                found.nothers += checked_bytes([op for op in ops if op.key.startswith(start)])
 
     def spend(self, name: str, request: Request, nbytes: int) -> None:
         """Count what is written in the namespace of a guest.
@@ -234,10 +276,11 @@ class Namespaces(Part):
 
     def untold(self, name: str) -> tuple[JobId, int] | None:
         """Return a guest's job and the bytes of its namespace, if they have grown by TOLD_BYTES."""
-        found, match = self.by_name.get(name), _OF_JOB.fullmatch(name)
-        if found is None or match is None or found.owner == self._owner:
+        found = self.by_name.get(name)
+        if found is None or found.owner == self._owner:
             return None
-        if found.total < self._told.get(name, 0) + TOLD_BYTES:
+        match = _OF_JOB.fullmatch(name)
+        if match is None or found.total < self._told.get(name, 0) + TOLD_BYTES:
             return None
         self._told[name] = found.total
         return int(match[1]), found.total
@@ -297,14 +340,10 @@ class Namespaces(Part):
 
     def count(self, name: str) -> flux_kvs.Root | None:
         """Count a commit that is durable; return the new root, None without the namespace."""
-        found = self.by_name.get(name)
-        if found is None:
+        if (found := self.by_name.get(name)) is None:
             return None
-        self._by_root.pop(self.ref(name, found.rootseq), None)
         found.rootseq += 1
-        root = self.root(name)
-        self._by_root[root.rootref] = name
-        return root
+        return self.root(name)
 
     def counting(self, names: Iterable[str]) -> list[Op]:
         """Return the ops that store the numbers of commits after one more for each of `names`."""

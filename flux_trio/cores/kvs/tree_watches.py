@@ -54,6 +54,7 @@ class TreeWatch(KeyStream):
     sent: int = 0  # characters that were sent of a value that is appended to
     last: Json = None  # the last treeobj, if only a change is told
     owes_sentinel: bool = False
+    gone: str = ""  # its namespace was removed: it ends when what was there last is told
 
 
 class TreeWatches(Part):
@@ -174,7 +175,11 @@ class TreeWatches(Part):
     def removed(self, namespace: str, text: str) -> None:
         """End the watches of a namespace that is removed."""
         for watch in self._open.all_open():
-            if watch.place.namespace == namespace:
+            if watch.place.namespace != namespace:
+                continue
+            if watch.reading or watch in self._due:
+                watch.gone = text
+            else:
                 self._end(watch, Errno.ENOTSUP, text)
 
     def _read_again(self, watch: TreeWatch) -> None:
@@ -192,6 +197,11 @@ class TreeWatches(Part):
         watch.reading = False
         if watch.behind:
             self._due.append(watch)
+        self._take(watch, found)
+        if watch.gone and not watch.behind and self._open.is_open(watch):
+            self._end(watch, Errno.ENOTSUP, watch.gone)
+
+    def _take(self, watch: TreeWatch, found: TreeFound) -> None:
         try:
             val = tree_of(found, watch.place.key, watch.flags)
         except FluxError as error:

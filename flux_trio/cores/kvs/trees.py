@@ -132,6 +132,8 @@ def ops_of(ops: Iterable[Op], found: Found) -> list[Op]:
         if isinstance(op, Append) and key in directories:
             raise FluxError(Errno.EISDIR, f"{key}: is a directory")
         if not isinstance(op, Append):  # what is there goes, with all that is below it
+            values.discard(key)
+        if not isinstance(op, Append) and key in directories:
             values = {each for each in values if not _is_at_or_below(each, key)}
             directories = {each for each in directories if not _is_at_or_below(each, key)}
         if isinstance(op, Unlink):
