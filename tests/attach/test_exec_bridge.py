@@ -168,7 +168,7 @@ def test_wrong_answer_of_the_kvs_names_topic_and_key(val: Any, text: str) -> Non
 
     def wrong(request: Request) -> Response:
         payload: Any = request.payload
-        if str(payload.get("key")).endswith(".R"):
+        if str(payload.get("key")).endswith(".J"):
             return Response(request.topic, {"val": val}, 0, request.matchtag)
         return right(request)
 
@@ -176,7 +176,7 @@ def test_wrong_answer_of_the_kvs_names_topic_and_key(val: Any, text: str) -> Non
     script.start()
     (kind, raised), _ = script.answers()
     assert kind == "exception"
-    assert "cannot read R: kvs.lookup: payload" in raised["note"]
+    assert "cannot read jobspec: kvs.lookup: payload" in raised["note"]
     assert text in raised["note"]
 
 

@@ -14,7 +14,7 @@ from tests.support.bridge_script import BridgeScript
 from tests.support.eventlogs import ending, raised, running
 from tests.support.flux_kvs import FluxKvs
 
-REQUESTS = 14
+REQUESTS = 13
 """Of the kvs in the life of the job below, from the start request on."""
 
 RELEASED = ("release", {"ranks": "0", "final": True})

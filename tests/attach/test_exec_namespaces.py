@@ -39,7 +39,7 @@ def topics_to(kvs: FluxKvs) -> list[str]:
 def test_namespace_is_made_and_linked_before_anything_is_launched(script: BridgeScript) -> None:
     script.start()
     assert topics_to(script.kvs)[:4] == ["lookup", "namespace-create", "commit", "commit"]
-    assert topics_to(script.kvs)[4:] == ["lookup"] * 4  # R, then J, eventlog and exec eventlog
+    assert topics_to(script.kvs)[4:] == ["lookup"] * 3  # J, eventlog and exec eventlog
     assert script.kvs.owners["job-7"] == 1000
     assert script.kvs.links == {"job.0000.0000.0000.0007.guest": "job-7"}
     assert script.events() == ["init", "starting"]

@@ -394,14 +394,14 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             self._starts.ask(job, request, payload)
             self._journal.taken(job)
             return
-        job = Job(payload.id, payload.userid, payload.jobspec, payload.reattach)
+        job = Job(payload.id, payload.userid, payload.jobspec, payload.reattach, given=payload.R)
         self._jobs.by_id[job.id] = job
         self._starts.ask(job, request, payload)
         self._journal.taken(job)
         if wrong:
             self._preparing.read_ranks(job, wrong)
         elif not self._guests.open(job):
-            self._preparing.prepare(job, payload.R)
+            self._preparing.prepare(job)
 
     def _expiration(self, request: Request) -> None:
         """Take a new expiration from flux-core's job manager, which tells it by a request."""

@@ -92,6 +92,7 @@ class Job(msgspec.Struct, eq=False):
     is_told: bool = False  # the journal has told it since the eventlog was asked for
     started_at: Time | None = None  # seconds since the Unix epoch
     status: int | None = None  # wait(2) status, once known
+    given: ResourceSet | None = None  # R of the start request, in an edition that has it there
     resources: ResourceSet | None = None  # R, once read
     simulation: Simulation | None = None  # None for a real job
     reports: list[Report] = []  # every answer to its start so far

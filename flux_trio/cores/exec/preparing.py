@@ -52,12 +52,12 @@ class Preparing(Part):
         self._guests = guests
         self._simulate = simulate
 
-    def prepare(self, job: Job, resources: ResourceSet | None = None) -> None:
+    def prepare(self, job: Job) -> None:
         """Read R, which decides what else is read, unless it was in the start request."""
-        if resources is None:
+        if job.given is None:
             self._look_up(job, StoredKey.R)
         else:
-            self._read_on(job, resources)
+            self._read_on(job, job.given)
 
     def _look_up(self, job: Job, key: StoredKey) -> None:
         lookup = look_up(job_key(job.id, key.value))
@@ -91,15 +91,10 @@ class Preparing(Part):
             self._end(job, "the job has no R")
 
     def _r_is_refused(self, job: Job, text: str) -> None:
-        """Ask at once the first time; then fail the job, and ask on for the ranks it is to release.
-
-        In an edition with R in the start request, that names them.
-        """
+        """Ask at once the first time; then fail the job, and ask on for what it is to release."""
         if not job.is_refused:
             job.is_refused = True
             self._look_up(job, StoredKey.R)
-        elif self._starts.has_ranks(job):
-            self._end(job, text)
         else:
             if not job.killed:
                 self._starts.exception(job, text)

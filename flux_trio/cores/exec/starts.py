@@ -54,7 +54,6 @@ class _StartRequest(msgspec.Struct, frozen=True):
 
     request: Request
     reattach: bool
-    ranks: str  # of R in the request; "all" in an edition without it
 
 
 class Starts(Part):
@@ -91,8 +90,7 @@ class Starts(Part):
         if job.id in self._requests:
             self._lose(job.id)
         self.streams.step(job.id, ExecEvent.REQUEST)
-        ranks = ALL_RANKS if start.R is None else str(start.R.ranks)
-        self._requests[job.id] = asked = _StartRequest(request, start.reattach, ranks)
+        self._requests[job.id] = asked = _StartRequest(request, start.reattach)
         for report in job.reports[: len(job.reports) - job.nheld]:
             self._answer(job, asked, report)
         if self.is_release_sent(job):
@@ -111,11 +109,6 @@ class Starts(Part):
     def is_release_sent(self, job: Job) -> bool:
         """Return whether the final release of `job` was sent to a job manager."""
         return self.streams.of(job.id) is ExecState.RELEASED
-
-    def has_ranks(self, job: Job) -> bool:
-        """Return whether the start request of `job` names the ranks of R."""
-        asked = self._requests.get(job.id)
-        return asked is not None and asked.ranks != ALL_RANKS
 
     def forget(self, jobid: int) -> None:
         """Remove the stream of a job that this service forgets."""
@@ -176,13 +169,11 @@ class Starts(Part):
         else:
             self._held.append(job.id)
             job.is_held = True
-        if job.resources is not None:
-            ranks = str(job.resources.ranks - Idset.from_bits(job.released))
-        elif named:
-            ranks = str(named)
-        else:  # it has no R
-            asked = self._requests.get(job.id)
-            ranks = ALL_RANKS if asked is None else asked.ranks
+        resources = job.resources or job.given
+        if resources is not None:
+            ranks = str(resources.ranks - Idset.from_bits(job.released))
+        else:
+            ranks = str(named) if named else ALL_RANKS
         self._report(job, Released(ranks, final=True))
 
     def release_part(self, job: Job, ranks: Idset) -> None:
