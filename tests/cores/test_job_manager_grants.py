@@ -266,6 +266,19 @@ def test_scheduler_that_goes_during_the_lookup_is_forgotten_and_the_next_is_aske
     assert allocs(m.attach_sched()) == [1]
 
 
+def test_r_that_was_looked_up_for_an_earlier_grant_is_not_that_of_the_next_one() -> None:
+    """The kvs answers late; the job has another scheduler's grant meanwhile."""
+    m = waiting()
+    late = m.kvs.take(m.lookups.popleft(), NAME)
+    m.gone("sched")
+    m.attach_sched()
+    m.store_r(1, {1: [3]})
+    assert m.alloc(1) == []
+    assert m.put(*late) == []
+    assert "alloc" not in m.names(1)
+    assert m.looked_up() == ["job-exec.start 1"]
+
+
 @pytest.mark.parametrize("kind", [ANNOTATE, DENY, CANCEL])
 def test_answers_that_cross_the_lookup_of_a_request_that_was_canceled_are_ignored(
     kind: AllocType,

@@ -197,6 +197,16 @@ class TestJobManagerGone:
         assert answers(script.turn(alloc(2, jobspec(2)))) == []
         assert answers(script.turn(tell("free", id=1)))[0]["id"] == 2
 
+    def test_r_that_was_looked_up_for_an_earlier_hello_does_not_count(self) -> None:
+        """The kvs answers late: what the job held then, it may have given back."""
+        script = SchedScript()
+        hello = only(script.grow(machine(1, 4)))
+        script.kvs_waits = True
+        script.turn(*script.hello_answers(hello, {"j1": machine(1, 1)}))
+        script.turn(gone("sched", MANAGER))
+        assert script.turn(*script.take_kvs_answers()) == []
+        assert script.core.holders == set()
+
     def test_what_was_being_granted_is_forgotten(self, script: SchedScript) -> None:
         script.kvs_waits = True
         script.turn(alloc(1))
