@@ -56,13 +56,29 @@ def test_job_in_validation_is_not_seen_and_its_exceptions_wait() -> None:
     assert m.names(1) == ["submit", "validate", "exception", "clean"]
 
 
+def test_exceptions_of_all_jobs_are_answered_when_the_last_one_is_logged() -> None:
+    m = manager(VALIDATE)
+    m.submit(1)
+    m.answer(VALIDATE)
+    m.submit(2)
+    did = m.ask("job-manager.raiseall", {"severity": 2, "type": "note", "states": 127})
+    assert "exception" in m.names(1)
+    assert [line for line in did if "raiseall" in line] == []
+    told = "job-manager.raiseall -> {'count': 2, 'errors': 0}"
+    assert told in m.answer(VALIDATE)
+    assert "exception" in m.names(2)
+
+
 def test_refused_job_has_no_events_that_waited() -> None:
     m = manager(VALIDATE)
     m.submit(1)
-    m.ask("job-manager.raiseall", {"severity": 0, "type": "cancel", "states": 127})
+    assert m.ask("job-manager.raiseall", {"severity": 0, "type": "cancel", "states": 127}) == []
     posts = (("memo", {"a": 1}),)
     did = m.answer(VALIDATE, reject="no", posts=posts)
-    assert did == ["job-manager.submit -> {'errors': [[1, 'no']]}"]
+    assert did == [
+        "job-manager.submit -> {'errors': [[1, 'no']]}",
+        "job-manager.raiseall -> {'count': 0, 'errors': 1}",
+    ]
     assert m.names(1) == []
 
 

@@ -12,9 +12,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.editions import job_requests
 from flux_trio.formats import Event, ResourceSet
 from flux_trio.formats.meanings import JobId, Json, Meaning, Time
-from flux_trio.messages import Request, Response
+from flux_trio.messages import Request, Response, respond
 from flux_trio.protocols import DependencyAsked, HookAnswer, JobState, Operation
 
 # --- the hooks by which a job is presented to plugins, one after another
@@ -131,12 +132,27 @@ ConfigurationThen: TypeAlias = Configured | ConfiguredAgain
 # --- what waits while a question about a job is open
 
 
+class AnswerOfMany(msgspec.Struct):
+    """What a request for an event of each of several jobs is answered when the last one is logged,
+    or cannot be.
+    """
+
+    request: Request
+    left: int  # jobs of which that is not known yet
+    count: int = 0
+    errors: int = 0
+
+    def response(self) -> Response | None:
+        counted = job_requests.Counted(self.count, self.errors)
+        return respond(self.request, job_requests.COUNTED.write(counted))
+
+
 class LogEvent(msgspec.Struct, frozen=True):
     """Log an event of the job, and send `answer` to who asked for it."""
 
     name: str
     context: dict[str, Json] | None
-    answer: Response | None = None
+    answer: Response | AnswerOfMany | None = None
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -19,7 +19,6 @@ from collections import deque
 from typing import Final, Protocol, assert_never
 
 import msgspec
-from msgspec.structs import replace
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.hooks.interests import Interests
@@ -40,7 +39,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import Event, format_fluid
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import Errno, Level
+from flux_trio.messages import Level
 from flux_trio.protocols import (
     ASKING,
     AT_REST,
@@ -357,7 +356,7 @@ class Hooks(Part):
             else:
                 return
         if waited.answer is not None:
-            self._ledger.send(replace(waited.answer, errnum=Errno.EINVAL, payload=text))
+            self._ledger.send_answer(waited.answer, text)
 
     # --- after an event
 

@@ -20,15 +20,15 @@ from flux_trio.cores.job_manager.jobs.commits import Commits
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
-from flux_trio.cores.job_manager.waiting import LogEvent
+from flux_trio.cores.job_manager.waiting import AnswerOfMany, LogEvent
 from flux_trio.cores.kvs_calls import look_up
 from flux_trio.editions import Edition, job_requests, rfc21
 from flux_trio.editions.journal import Ended
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
 from flux_trio.formats import EVENTLOG, Event, job_key
 from flux_trio.formats.meanings import JobId
+from flux_trio.messages import Errno, Request, Response, check_user, topics
 from flux_trio.messages import Event as EventMessage
-from flux_trio.messages import Request, Response, check_user, topics
 from flux_trio.messages.types import PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
     ASKING,
@@ -150,7 +150,7 @@ class Ledger(Commits):
         job: ActiveJob,
         name: str,
         context: dict[str, Any] | None = None,
-        answer: Response | None = None,
+        answer: Response | AnswerOfMany | None = None,
     ) -> None:
         """Log an event of `job`; while a hook of the job is under way, after the hook's answer.
 
@@ -167,7 +167,22 @@ class Ledger(Commits):
                 job.deferred.append(LogEvent(name, context, answer))
                 return
         self.log_now(job, name, context)
-        self.send(answer)
+        if answer is not None:
+            self.send_answer(answer)
+
+    def send_answer(self, answer: Response | AnswerOfMany, refusal: str = "") -> None:
+        """Send the answer to the request for an event, which is logged unless `refusal` says why
+        not; that for many goes with the last of them.
+        """
+        if isinstance(answer, Response):
+            refused = msgspec.structs.replace(answer, errnum=Errno.EINVAL, payload=refusal)
+            self.send(refused if refusal else answer)
+            return
+        answer.left -= 1
+        answer.errors += bool(refusal)
+        answer.count += not refusal
+        if not answer.left:
+            self.send(answer.response())
 
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job` at once, also while a hook is under way."""

@@ -16,6 +16,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.job_manager.waiting import AnswerOfMany
 from flux_trio.cores.kvs_calls import page_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import last_job_in, read_last_jobs
@@ -121,7 +122,8 @@ class Control(Part):
         if job is None:
             return
         raised = _ExceptionContext(payload, request.userid, wait_status)
-        self._raise(request, job, raised, respond(request))
+        self._limits.check_event(request, job, raised.size, is_fatal=raised.is_fatal)
+        self._ledger.log(job, _EXCEPTION, raised.context, respond(request))
 
     def raise_all(self, request: Request) -> None:
         """job-manager.raiseall: raise an exception on every job of a user in some states."""
@@ -129,28 +131,26 @@ class Control(Part):
         _check_exception(payload)
         check_user(request, payload.userid, RAISE_DENIED)
         jobs = self._ledger.active_of(payload.userid)
-        chosen = [job for job in jobs if job.state & payload.states]
-        errors = 0
+        chosen = able = [job for job in jobs if job.state & payload.states]
+        raised = _ExceptionContext(payload, request.userid)
         if not payload.dry_run:
             self._ledger.check_room()
-            raised = _ExceptionContext(payload, request.userid)
-            for job in chosen:
-                try:
-                    self._raise(request, job, raised)
-                except FluxError:  # the job's eventlog has no room for it
-                    errors += 1
-        counted = job_requests.Counted(len(chosen) - errors, errors)
-        self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
+            able = [job for job in chosen if self._has_room(request, job, raised)]
+        answer = AnswerOfMany(request, len(able), errors=len(chosen) - len(able))
+        if payload.dry_run or not able:
+            answer.count = len(able)
+            self._ledger.send(answer.response())
+            return
+        for job in able:
+            self._ledger.log(job, _EXCEPTION, raised.context, answer)
 
-    def _raise(
-        self,
-        request: Request,
-        job: ActiveJob,
-        raised: _ExceptionContext,
-        answer: Response | None = None,
-    ) -> None:
-        self._limits.check_event(request, job, raised.size, is_fatal=raised.is_fatal)
-        self._ledger.log(job, _EXCEPTION, raised.context, answer)
+    def _has_room(self, request: Request, job: ActiveJob, raised: _ExceptionContext) -> bool:
+        """Count an exception of the job, if its eventlog has room for it."""
+        try:
+            self._limits.check_event(request, job, raised.size, is_fatal=raised.is_fatal)
+        except FluxError:
+            return False
+        return True
 
     def urgency(self, request: Request) -> None:
         """job-manager.urgency: change the urgency of a job without resources."""
