@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from flux_trio.judge.rules import ALL_RULES, ROUTED_RULES
-from flux_trio.messages import Errno, Request, Response, topics
-from flux_trio.trace import Kind
-from tests.support.judged import attached, hand_made, judge, made, made_event, made_note
+from flux_trio.messages import Errno, Event, Request, Response, topics
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.trace import Kind, Record
+from tests.support.judged import Trace, attached, hand_made, judge, made, made_event, made_note
 
 MANAGER, SCHED, OWNER = topics.JOB_MANAGER, topics.SCHED, "owner"
 JOB = 7
@@ -55,15 +56,32 @@ def test_refusal_without_a_matchtag_is_of_a_job_that_asked_alone(is_alone: bool)
 
 
 LOADED_AGAIN = [made_note(Kind.MODULE.value, "broker", module=MANAGER, what=what) for what in ENDED]
+LEFT = [made(SCHED, MANAGER, Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE))]
 
 
-@pytest.mark.parametrize("is_of_another", [True, False])
-def test_answer_that_ended_with_its_job_manager_is_not_of_an_update_to_the_next_one(
-    is_of_another: bool,
+@pytest.mark.parametrize("between", [[], LOADED_AGAIN, LEFT], ids=["nothing", "loaded", "left"])
+def test_answer_that_ended_with_its_service_is_not_of_a_later_update(
+    between: list[Trace | Record],
 ) -> None:
-    """27.expiration.1: the next one may have nobody to ask, and has a request of its own."""
-    between = LOADED_AGAIN if is_of_another else []
+    """27.expiration.1: there may be nobody to ask then."""
     updated = made_event(JOB, "resource-update", expiration=99)
     trace = hand_made(*ATTACHED, *EVENTS, ASKED, ALLOWED, *between, UPDATE, updated)
     found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
-    assert ("27.expiration.1" in found) == (not is_of_another)
+    assert ("27.expiration.1" in found) == (not between)
+
+
+@pytest.mark.parametrize("is_handled", [True, False])
+def test_answer_that_comes_as_the_last_update_is_answered_may_lead_to_an_event(
+    is_handled: bool,
+) -> None:
+    """27.expiration.1: the job manager has asked twice, and answers the request before it acts."""
+    again = made(MANAGER, SCHED, Request(topics.SCHED_EXPIRATION, PROPOSAL, 3, routes=(MANAGER,)))
+    too = made(SCHED, MANAGER, Response(topics.SCHED_EXPIRATION, None, 0, 3, routes=(MANAGER,)))
+    done = made(MANAGER, OWNER, Response(topics.JOB_UPDATE, None, 0, 1, routes=(OWNER,)))
+    turn = [made(MANAGER, OWNER, Event("said")), made(OWNER, MANAGER, Event("told"))]
+    updated = made_event(JOB, "resource-update", expiration=0)
+    steps = [UPDATE, ASKED, again, ALLOWED, updated, too, *(turn if is_handled else [])]
+    trace = hand_made(*ATTACHED, *EVENTS, *steps, done, updated)
+    trace = [msgspec.structs.replace(each, t=trace[0].t) for each in trace]
+    found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
+    assert ("27.expiration.1" in found) == is_handled

@@ -373,7 +373,8 @@ class Monitor:
     def _note_debts(self, record: Record, readers: Readers) -> None:
         """Keep what is overdue before a party leaves; forget it if it comes back or acts after all.
 
-        Nothing is overdue that may wait for the answer to a later call.
+        It is due since the last of the records that explain it. What may wait for the answer to a
+        later call is not overdue.
 
         Whoever leaves takes its states along: what it had to do would be forgotten with them. What
         the job manager had to do before it is not done by a party that comes back.
@@ -392,8 +393,8 @@ class Monitor:
                 each
                 for each in self._debts(is_leaving=True)
                 if each.because
-                and each.because[0] <= old
-                and not self._known.awaits(each.party, each.because[0])
+                and (since := max(each.because)) <= old
+                and not self._known.awaits(each.party, since)
                 and (each.clause, each.jobid) not in known
             ]
         elif (jobid := job_id(record)) is not None:

@@ -154,12 +154,16 @@ def _open_updates(seen: Seen, jobid: int | None) -> list[ExpirationRequest]:
 
 
 def _fold_verdicts(
-    had: tuple[Verdict, ...] | None, wish: ExpirationRequest | None, record: Record, _seen: Seen
+    had: tuple[Verdict, ...] | None, wish: ExpirationRequest | None, record: Record, seen: Seen
 ) -> tuple[Verdict, ...] | None:
     if wish is not None:
         verdict = Verdict(record.n, wish.n, errnum(record), wish.expiration)
         return (*(had or ())[1 - VERDICTS_MAX :], verdict)
-    if record.message is not None or name_of(record) == "clean":
+    if (
+        record.message is not None
+    ):  # what the job manager has not handled yet is of no update either
+        return tuple([each for each in had or () if not seen.knew(record.party, each.n)]) or None
+    if name_of(record) == "clean":
         return None
     made = _of_update(record, had or ())
     return tuple([each for each in had or () if each is not made]) or None if made else None
@@ -206,15 +210,17 @@ VERDICTS: Final = view(
     reads=(WISHES, IN_FORCE, LINK),
 )
 """By job id: the verdicts after which no update was logged and no user's request for one was
-answered. Those that a job manager has taken along are in it, too: see `verdicts_on`."""
+answered. Those that ended with their job manager or scheduler are in it, too: see `verdicts_on`."""
 
 
 def verdicts_on(seen: Seen, jobid: int | None) -> tuple[Verdict, ...]:
-    """Return the VERDICTS on a job that this job manager got: what an earlier one was about to do
-    ended with it.
-    """
+    """Return the VERDICTS on a job that this job manager got from this scheduler."""
+    return _verdicts_since(link_of(seen).lost, seen, jobid)
+
+
+def _verdicts_since(n: Place, seen: Seen, jobid: int | None) -> tuple[Verdict, ...]:
     verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, jobid) or ()
-    return tuple([each for each in verdicts if each.n > link_of(seen).manager_gone])
+    return tuple([each for each in verdicts if each.n > n])
 
 
 @RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, *SUSPENDING])
@@ -342,7 +348,7 @@ def _update_forgotten(seen: Seen) -> Iterable[Broken]:
         life: Life | None = seen.at(LIFE, jobid)
         if life is None or life.state != RUN:
             continue  # the job ended before the answer came
-        for verdict in _of_nobody(verdicts_on(seen, jobid)):
+        for verdict in _of_nobody(_verdicts_since(link_of(seen).manager_gone, seen, jobid)):
             text = f"job {jobid}: the scheduler does not implement sched.expiration"
             yield Broken(
                 f"{text}; expected the update to be made all the same", (verdict.n,), job=jobid

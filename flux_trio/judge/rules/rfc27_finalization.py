@@ -115,7 +115,7 @@ def _not_resumed(seen: Seen) -> Iterable[Broken]:
         asked = asked_of(seen, jobid)
         if 0 < asked.free < answered:
             text = f"job {jobid}: its sched.free was lost with the scheduler; it is not sent again"
-            yield Broken(text, (asked.free,), job=jobid)
+            yield Broken(text, (answered, asked.free), job=jobid)
 
 
 @RULES.by(

@@ -54,9 +54,8 @@ def _unreleased(seen: Seen) -> list[Broken]:
     free = had.unreleased
     for held in seen.all(HELD).values():
         free -= held.targets
-    return [Broken(f"targets {free} were shrunk, are free and not released", (had.shrunk,))] * bool(
-        free
-    )
+    since = max(had.shrunk, seen.may_act_on(seen.facts.scheduler))  # it may be free just now
+    return [Broken(f"targets {free} were shrunk, are free and not released", (since,))] * bool(free)
 
 
 @RULES.judge("28.release.1", RELEASE, views=[AS_RECEIVED, HELD], debts=_unreleased)

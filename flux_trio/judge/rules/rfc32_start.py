@@ -102,7 +102,7 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
         is_void = start is None or start.sent < link.lost
         if log and not log.prologs and is_void:
             text = f"job {job} is in RUN: expected a start request, none was sent"
-            yield Broken(text, (life.held,), job=job)
+            yield Broken(text, (life.held, link.accepted), job=job)
 
 
 @RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG, HOOK_ANSWERS), debts=_owed_starts)
