@@ -74,8 +74,8 @@ bench: $(READY) ## benchmarks, a line of JSON each; BENCH=NAME for one (an hour)
 kill: $(READY) ## kill an instance under load at COUNT moments; SEED shows one again (10 min)
 	$(BIN)/python -m tests.kill $(or $(COUNT),200) $(SEED)
 
-fuzz-wire: $(READY) ## COUNT broken frames of each wire; SEED shows a round again (6 min)
-	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
+fuzz-wire: $(READY) ## COUNT broken frames of each wire; SEED again; SOCKET=1 at an instance (6 min)
+	$(BIN)/python -m tests.fuzz $(and $(SOCKET),--socket) $(or $(COUNT),1000000) $(SEED)
 
 processes: $(READY) ## worlds with faults whose jobs have processes; SEEDS=A:B (5 min)
 	$(BIN)/python -m tests.processes $(or $(SEEDS),0:1000)

@@ -86,7 +86,7 @@ def id_in(request: Request) -> int:
     return LIST_ID.read(request).id
 
 
-class ListedJob(msgspec.Struct, frozen=True):
+class ListedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a row has of a job's eventlog; times are seconds since the Unix epoch."""
 
     id: JobId
@@ -94,7 +94,7 @@ class ListedJob(msgspec.Struct, frozen=True):
     urgency: int
     t_submit: float
     state: int
-    exception_occurred: bool | None  # absent of an active job without one, as in flux-core
+    exception_occurred: bool | None = None  # None of an active job without one, as in flux-core
     priority: int | None = None  # None until the first priority event
     t_depend: float | None = None
     t_priority: float | None = None
@@ -114,7 +114,7 @@ class ListedJob(msgspec.Struct, frozen=True):
     clock_step: float | None = None
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a row has of a job's jobspec and R; None is not known."""
 
     name: str | None = None
@@ -144,8 +144,6 @@ class Facts(msgspec.Struct, frozen=True):
 
 _values_of = msgspec.structs.astuple
 NO_FACTS: Final = Facts()
-_JOB_KEYS: Final = ListedJob.__struct_fields__
-_FACT_KEYS: Final = Facts.__struct_fields__
 REQUIRED: Final = frozenset(
     field.name for field in msgspec.structs.fields(ListedJob) if field.required
 )
@@ -154,12 +152,8 @@ REQUIRED: Final = frozenset(
 
 def row(job: ListedJob, facts: Facts) -> Row:
     """A job as it is listed, without the keys whose values are not known."""
-    values = zip(_JOB_KEYS, _values_of(job), strict=True)
-    known = {key: value for key, value in values if value is not None}
-    for key, value in zip(_FACT_KEYS, _values_of(facts), strict=True):
-        if value is not None:
-            known.setdefault(key, value)
-    return known
+    known: Row = msgspec.to_builtins(job)
+    return {**msgspec.to_builtins(facts), **known}
 
 
 ATTRIBUTES: Final = (

@@ -25,6 +25,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 _decode = msgspec.json.Decoder(Event).decode
+_decode_lines = msgspec.json.Decoder(Event).decode_lines
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -47,6 +48,27 @@ def parse_event(line: str) -> Event:
 
 def parse_eventlog(text: str) -> list[Event]:
     """Return the events in order, [] for an empty text; FormatError names the line, from 1."""
+    return _plain_events(text) or _events(text)
+
+
+def _plain_events(text: str) -> list[Event]:
+    """Read an eventlog at once; [] for one that has to be looked at line by line.
+
+    It has one event on each line if there are as many newlines as events, and each is between two
+    objects or at the end.
+    """
+    try:
+        events = _decode_lines(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return []
+    count = len(events)
+    if not (text.count("\n") == count == text.count("}\n{") + text.endswith("}\n")):
+        return []
+    ncontexts = sum([event.context is not None for event in events])
+    return events if text.count('"context"') == ncontexts else []
+
+
+def _events(text: str) -> list[Event]:
     lines = text.split("\n")
     if lines.pop():
         raise FormatError("a newline at the end", text[-40:], f"line {len(lines) + 1}")

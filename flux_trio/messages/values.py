@@ -82,7 +82,12 @@ def _check(value: Any, depth: int) -> None:
     if depth == 0:
         raise _UnfitValueError(f"expected at most {DEPTH_MAX} levels of maps and arrays, got more")
     for step, inner in steps:
-        if type(inner) not in _PLAIN:
+        kind = type(inner)
+        if kind is int and INT_MIN <= inner <= INT_MAX:  # here, since most are numbers
+            continue
+        if kind is float and math.isfinite(inner):
+            continue
+        if kind not in _PLAIN:
             try:
                 _check(inner, depth - 1)
             except _UnfitValueError as unfit:
@@ -158,3 +163,6 @@ def expect_payload(message: Request | Response | Event, shape: type[T]) -> T:
         return msgspec.convert(payload, shape)
     except msgspec.ValidationError as error:
         raise FluxError(Errno.EPROTO, f"{message.topic}: payload: {error}") from None
+    except UnicodeEncodeError:  # bytes that are no UTF-8 are escaped: see `native`
+        text = f"{message.topic}: payload: expected an object, got bytes that are not UTF-8"
+        raise FluxError(Errno.EPROTO, text) from None

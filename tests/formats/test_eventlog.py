@@ -72,6 +72,15 @@ def test_written_logs_read_back(log: list[Event]) -> None:
         ('{"timestamp":1,"name":"a"}', "line 1: expected a newline"),
         ('{"timestamp":1,"name":"a"}\n{"timestamp":1,"na', "line 2: expected a newline"),
         ('{"timestamp":1,"name":"a"}\n\n', "line 2: expected well-formed data"),
+        (
+            '{"timestamp":1,"name":"a"}{"timestamp":1,"name":"a"}\n\n',
+            "line 1: expected well-formed",
+        ),
+        (
+            '{"timestamp":1,\n"name":"a"}{"timestamp":1,"name":"a"}\n',
+            "line 1: expected well-formed",
+        ),
+        ('{"timestamp":1,"name":"a","context":null}\n', "line 1.context: expected an object"),
         ('[{"timestamp":1,"name":"a"}]\n', "line 1: expected object, got array"),
         ('{"timestamp":1,\n"name":"a"}\n', "line 1: expected well-formed data"),
         ('{"timestamp":1,"name":"a"}\n{"timestamp":1}\n', "line 2: expected the key name"),

@@ -1,8 +1,9 @@
-"""`python -m tests.fuzz [COUNT] [SEED]`: COUNT cases, a million unless given.
+"""`python -m tests.fuzz [--socket] [COUNT] [SEED]`: COUNT cases, a million unless given.
 
 Of each thousand 900 are frames at the codec, 97 payloads at services, 3 connections at the door,
 and as many at the native one.
 As many frames again are for the codec of Flux's own wire.
+With --socket all of them come in at the native door of an instance in a process of its own.
 The line that is printed before a round has the command that goes on there after Ctrl-C.
 """
 
@@ -19,6 +20,7 @@ from random import Random
 import trio
 from trio.testing import MockClock
 
+from tests.fuzz.at_socket import fuzz_socket
 from tests.fuzz.run import (
     check_codec_does_not_grow,
     fuzz_codec,
@@ -67,5 +69,12 @@ def main(count: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    main(given[0] if given else 1_000_000, given[1] if len(given) > 1 else secrets.randbits(32))
+    at_socket = "--socket" in sys.argv
+    given = [int(each) for each in sys.argv[1:] if each != "--socket"]
+    count, seed = given[0] if given else 1_000_000, given[1] if len(given) > 1 else None
+    seed = secrets.randbits(32) if seed is None else seed
+    if at_socket:
+        print(f"again: make fuzz-wire SOCKET=1 COUNT={count} SEED={seed}", flush=True)
+        fuzz_socket(Random(seed), count)
+    else:
+        main(count, seed)

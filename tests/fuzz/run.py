@@ -161,9 +161,8 @@ def through_routers(source: Random, batch: list[Request], userid: int) -> list[A
         stack = tuple(f"hop{source.randrange(3)}" for _ in range(source.randrange(3)))
         spoken = source.choice((0xFFFFFFFF, userid, 7)), source.choice((0, ROLE_USER, 255))
         tag = source.randrange(8)
-        sent.append(
-            Request(request.topic, request.payload, tag, request.flags, 0xFFFFFFFF, *spoken, stack)
-        )
+        payload = "\udccd{" if source.random() < 0.02 else request.payload  # bytes, escaped
+        sent.append(Request(request.topic, payload, tag, request.flags, 0xFFFFFFFF, *spoken, stack))
         chance = source.random()
         service = request.topic.partition(".")[0]
         if chance < 0.05:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from flux_trio.messages import RemoteProtocolError, Request
 from flux_trio.messages.codec import decode_frame, encode
 from tests.fuzz.__main__ import ROUND, shares
+from tests.fuzz.at_socket import fuzz_socket
 from tests.fuzz.run import (
     check_codec_does_not_grow,
     fuzz_codec,
@@ -75,6 +76,12 @@ async def test_bytes_at_the_door_end_their_own_connection(tmp_path: Path) -> Non
 
 async def test_frames_at_the_native_door_end_their_own_connection(tmp_path: Path) -> None:
     await fuzz_native_door(Random(SEED), DOOR, tmp_path)
+
+
+@pytest.mark.gate
+def test_what_comes_in_at_a_socket_harms_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    fuzz_socket(Random(SEED), 1000)
+    assert "no finding" in capsys.readouterr().out
 
 
 @settings(max_examples=60)

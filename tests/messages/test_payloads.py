@@ -31,6 +31,7 @@ def test_no_payload_is_an_empty_object() -> None:
         ({"id": "1"}, "sched.alloc: payload: Expected `int`, got `str` - at `$.id`"),
         ({"id": 1, "priority": -1}, "sched.alloc: payload: Expected `int` >= 0 - at `$.priority`"),
         ("text", "sched.alloc: payload: Expected `object`, got `str`"),
+        ("\udccd", "sched.alloc: payload: expected an object, got bytes that are not UTF-8"),
     ],
 )
 def test_another_shape_is_a_protocol_error_that_says_where(

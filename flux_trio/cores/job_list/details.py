@@ -24,6 +24,7 @@ from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
     EVENTLOG,
     FormatError,
+    Groups,
     Hostlist,
     Jobspec,
     PerResource,
@@ -205,12 +206,19 @@ def _r_facts(text: str) -> Facts:
         resources = ResourceSet.parse(text.encode())
     except FormatError:
         return NO_FACTS
+    is_short = len(text) <= CACHED_CHARS_MAX
+    where = (_places if is_short else _places.__wrapped__)(resources.groups, resources.hostnames)
+    return msgspec.structs.replace(where, expiration=resources.expiration)
+
+
+@lru_cache(maxsize=256)  # jobs have the same resources one after another
+def _places(groups: Groups, hostnames: tuple[str, ...]) -> Facts:
+    resources = ResourceSet(groups, hostnames)
     return Facts(
         ranks=resources.ranks.brackets(),
-        nodelist=str(Hostlist.of(resources.hostnames)),
+        nodelist=str(Hostlist.of(hostnames)),
         nnodes=resources.nnodes,
         ncores=resources.ncores,
-        expiration=resources.expiration,
     )
 
 

@@ -35,7 +35,7 @@ from flux_trio.cores.job_list.finished import Finished, job_stats
 from flux_trio.cores.job_list.line import Line
 from flux_trio.cores.job_list.one_list import Listing
 from flux_trio.cores.job_list.records import Record, Records
-from flux_trio.cores.job_list.rows import Sized, in_pages, row_of
+from flux_trio.cores.job_list.rows import Sized, in_pages, row_of, sized
 from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
@@ -260,8 +260,8 @@ class Listings(Part):
     def _answer_id(self, request: Request, known: list[tuple[Record, Facts]]) -> None:
         ((record, facts),) = known
         self._records.restore_step(record)
-        row, attrs = row_of(record, facts).row, job_list.LIST_ID.read(request).attrs
-        listed = row if attrs is None else job_list.chosen(row, attrs)
+        row, attrs = row_of(record, facts), job_list.LIST_ID.read(request).attrs
+        listed = sized(row if attrs is None else job_list.chosen(row, attrs)).row
         self._exchange.send(respond(request, job_list.one_row(listed)))
 
     # --- making a list
@@ -328,17 +328,14 @@ class Listings(Part):
         """Add rows of the jobs that are wanted."""
         self._taken += len(known)
         rows = []
+        constraint = parse_constraint(listing.constraint) if listing.constraint else None
         for record, facts in known:
             if listing.rows_left != 0 and listing.wants(record, facts):
                 self._records.restore_step(record)
-                sized = row_of(record, facts)
-                if listing.constraint and not parse_constraint(listing.constraint).matches(
-                    sized.row
-                ):
+                row, attrs = row_of(record, facts), listing.wanted.attrs
+                if constraint is not None and not constraint.matches(row):
                     continue
-                if listing.wanted.attrs is not None:
-                    sized = Sized(job_list.chosen(sized.row, listing.wanted.attrs), sized.size)
-                rows.append(sized)
+                rows.append(sized(row if attrs is None else job_list.chosen(row, attrs)))
                 if listing.rows_left is not None:
                     listing.rows_left -= 1
         if listing.rows_left == 0:

@@ -26,9 +26,8 @@ class Sized(NamedTuple):
     size: int
 
 
-def row_of(record: Record, facts: Facts) -> Sized:
-    """Return the row of a job, in at most ROW_BYTES_MAX bytes."""
-    listed = _whole_row(record, facts)
+def sized(listed: Row) -> Sized:
+    """Return a row in at most ROW_BYTES_MAX bytes; `listed` loses its longest values."""
     size = _size(listed)
     if size > ROW_BYTES_MAX:
         size -= _leave_out(listed, size - ROW_BYTES_MAX)
@@ -64,7 +63,8 @@ def _size(value: Row) -> int:
     return len(msgspec.json.encode(value))
 
 
-def _whole_row(record: Record, facts: Facts) -> Row:
+def row_of(record: Record, facts: Facts) -> Row:
+    """Return the row of a job, however long it is."""
     worst, result = record.worst, record.result
     job = ListedJob(
         id=record.id,
