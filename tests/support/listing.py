@@ -168,10 +168,10 @@ class ListedJobs:
                     self.journal = action
                 case Response():
                     self.sent.append(action)
-                case ClearTimer():
-                    self.timers = []
-                case SetTimer():
-                    self.timers.append(action)
+                case ClearTimer() | SetTimer():
+                    self.timers = [each for each in self.timers if each.key != action.key]
+                    if isinstance(action, SetTimer):
+                        self.timers.append(action)
                 case Log():
                     self.logs.append(action)
                 case _:

@@ -176,7 +176,7 @@ class Changes(Part):
     # --- job-stats as a stream
 
     def follow_stats(self, request: Request) -> None:
-        """Keep a stream of job-stats, whose first response was sent."""
+        """Keep a stream of job-stats. Raises FluxError(EPROTO) if it is none, or open already."""
         self._stats.check_new(request)
         self._stats.add(Stream(request, Credit()))
 
@@ -184,6 +184,10 @@ class Changes(Part):
     def stats_due(self) -> list[Request]:
         """The streams of job-stats that get a response now."""
         return [stream.request for stream in self._stats.all_open()]
+
+    def tell_later(self) -> None:
+        """Let the streams of job-stats have a response after STATS_S."""
+        self._exchange.set_timer(STATS_TIMER, self._exchange.now + STATS_S)
 
     # --- what happens meanwhile
 
@@ -193,7 +197,7 @@ class Changes(Part):
             for jobid in sorted(changed):
                 self._tell_about(jobid)
         if changed and len(self._stats) and STATS_TIMER not in self._exchange.timers:
-            self._exchange.set_timer(STATS_TIMER, self._exchange.now + STATS_S)
+            self.tell_later()
 
     def _tell_about(self, jobid: JobId) -> None:
         record = self._records.jobs.get(jobid)

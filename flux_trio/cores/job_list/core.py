@@ -199,8 +199,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             case exchange.SLICE_TIMER:
                 self._follower.go_on()
             case exchange.STATS_TIMER:
-                for request in self._changes.stats_due:
-                    self._listings.tell_stats(request)
+                self._listings.tell_followers()
             case int(userid):
                 self._listings.go_on(userid)
             case _:

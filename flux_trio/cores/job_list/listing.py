@@ -166,14 +166,22 @@ class Listings(Part):
         """job-list.job-stats: answer once all finished jobs have been counted."""
         if self._is_restricted(request):
             raise FluxError(Errno.EPERM, OWN_JOBS)
-        if not self._finished.is_complete:
-            self._counting.append(request)
-            return
         if request.is_streaming:
             self._changes.follow_stats(request)
-        self.tell_stats(request)
+        if self._finished.is_complete:
+            self._count(request)
+        else:
+            self._counting.append(request)
 
-    def tell_stats(self, request: Request) -> None:
+    def tell_followers(self) -> None:
+        """Tell those who follow job-stats that jobs have changed."""
+        if not self._finished.is_complete:
+            self._changes.tell_later()
+            return
+        for request in self._changes.stats_due:
+            self._count(request)
+
+    def _count(self, request: Request) -> None:
         """Answer job-list.job-stats, or go on with its stream.
 
         With queues, the job manager is asked first: it knows the queue of each active job.
@@ -221,7 +229,7 @@ class Listings(Part):
         if self._finished.is_complete:
             counting, self._counting = self._counting, []
             for request in counting:
-                self.stats(request)
+                self._count(request)
 
     def add_slice(self, read: SliceRead, response: Response) -> None:
         """Take the values of the jobs of a slice."""

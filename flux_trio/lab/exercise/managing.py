@@ -179,12 +179,13 @@ async def _held(stage: Stage) -> None:
     if stage.times_asked(topics.SCHED_ALLOC, jobs[1]) > 1:
         raise Stuck("a job was held, and the scheduler is asked for it", HELD)
     await trio.sleep(FRACTION_S)
+    before, released_at = len(stage.timestamps(jobs[1])), stage.now()
     await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 16})
     await stage.asked(topics.SCHED_ALLOC, jobs[1], 2)
     await stage.cancel(full)
     await stage.event(jobs[1], "clean")
     stamps = stage.timestamps(jobs[1])
-    if stamps != sorted(stamps) or not stage.time_of(jobs[1], "start") <= stamps[-1] <= stage.now():
+    if stamps != sorted(stamps) or not released_at <= stamps[before] <= stamps[-1] <= stage.now():
         raise Stuck(f"the timestamps of the events of a job are {stamps}", "18.format.6")
 
 

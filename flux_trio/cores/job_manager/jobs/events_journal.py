@@ -6,8 +6,9 @@ that the backlog is over. From then on each event has a response of its own, tha
 the jobspec, that of `alloc` with R. Both are without secrets: no environment, no scheduling key.
 
 Eventlogs are not kept in memory, so a backlog is read from the kvs, page by page. Events that
-happen meanwhile are held, and those that an eventlog had already are dropped then. A stream for
-which too many would be held ends with EOVERFLOW.
+happen meanwhile are held, and those that an eventlog had already are dropped then. A job that ends
+before its page is read is read by itself: no job is told from its midst. A stream for which too
+many would be held ends with EOVERFLOW.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class JournalEvent(msgspec.Struct, frozen=True):
 class Follower(Stream):
     """An open stream; `held` is None once its backlog is over. `full` and the names are as asked.
 
-    `active` are the jobs that the backlog has told as active ones.
+    `told` are the jobs that the backlog has told: the active ones, and others with held events.
     """
 
     number: int
@@ -71,10 +72,17 @@ class Follower(Stream):
     allow: frozenset[str] | None
     deny: frozenset[str]
     held: list[JournalEvent] | None = msgspec.field(default_factory=list)
-    active: set[JobId] = msgspec.field(default_factory=set)
+    told: set[JobId] = msgspec.field(default_factory=set)
 
     def wants(self, name: str) -> bool:
         return (self.allow is None or name in self.allow) and name not in self.deny
+
+    @property
+    def untold(self) -> tuple[JobId, ...]:
+        """The jobs whose first events are neither told nor held."""
+        begun = self.told | {each.jobid for each in self.held or () if not each.place}
+        missing = {each.jobid for each in self.held or () if each.jobid not in begun}
+        return tuple(sorted(missing))
 
 
 class EventsJournal(Part):
@@ -174,9 +182,9 @@ class EventsJournal(Part):
         page = active_in(response)
         jobids = page.jobids
         if backlog.of_ended:
-            jobids = tuple(each for each in jobids if each not in follower.active)
+            jobids = tuple(each for each in jobids if each not in follower.told)
         else:
-            follower.active.update(jobids)
+            follower.told.update(jobids)
         if jobids:
             self._ask_jobs(BacklogRead(backlog, JobsWanted(jobids, _PARTS), page.after))
         else:
@@ -189,16 +197,22 @@ class EventsJournal(Part):
         jobs, rest = read.jobs.take(values_in(response))
         assert follower.held is not None
         had: dict[JobId, int] = {}  # number of events that each eventlog has
+        gone: set[JobId] = set()  # jobs that were refused or purged meanwhile
         for jobid, (eventlog, jobspec, r) in jobs:
             if eventlog is None:
-                continue  # it was refused or purged meanwhile
+                gone.add(jobid)
+                continue
             events, told = _backlog_of(follower, jobid, eventlog, jobspec, r)
             had[jobid] = events
             self._send(follower, told)
+        follower.told -= gone
+        follower.told.update(had.keys() & {each.jobid for each in follower.held})
+        gone.intersection_update(follower.untold)
         follower.held = [
             each
             for each in follower.held
-            if each.place == NO_PLACE or each.place >= had.get(each.jobid, 0)
+            if each.jobid not in gone
+            and (each.place == NO_PLACE or each.place >= had.get(each.jobid, 0))
         ]
         if rest is not None:
             self._ask_jobs(BacklogRead(read.backlog, rest, read.after))
@@ -210,8 +224,10 @@ class EventsJournal(Part):
             self._ask_page(backlog, after)
         elif follower.full and not backlog.of_ended:
             self._ask_page(msgspec.structs.replace(backlog, of_ended=True), "")
+        elif untold := follower.untold[: page_size(LOOKUP_JOBS_MAX)]:
+            self._ask_jobs(BacklogRead(backlog, JobsWanted(untold, _PARTS), None))
         else:
-            held, follower.held, follower.active = follower.held, None, set()
+            held, follower.held, follower.told = follower.held, None, set()
             over = journal.JobEvents(journal.BACKLOG_IS_OVER, [])
             self._send(follower, journal.JOB_EVENTS.write(over))
             self._tell(follower, held or [])
