@@ -128,7 +128,9 @@ def test_every_answer_is_an_object_with_id_type_and_data(spec: dict[str, Any]) -
     """32.impl.3, 32.start.12-15: none is a bare acknowledgement. 32.impl.5: an error would end
     the whole service, so what fails is an exception.
     """
-    for each in answers(spec):
+    told = answers(spec)
+    assert told
+    for each in told:
         assert each.errnum == 0
         assert isinstance(each.payload, dict)
         assert each.payload.get("id") == JOBID
