@@ -17,6 +17,7 @@ def tables() -> dict[str, str]:
     """Return the table of each program as Markdown, by the name of its sample."""
     return {
         **{each: _table(rows(each)) for each in ("fifo.py", "fifo.js", "exec.py", "manager.py")},
+        "current-manager.py": _table(rows("current/manager.py")),
         "outside": _outside(table_lines(), EXCUSED, is_own),
         "outside_manager": _outside(
             table_lines(outside_manager.TABLE), outside_manager.EXCUSED, outside_manager.is_own

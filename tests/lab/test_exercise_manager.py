@@ -59,7 +59,10 @@ def program(edition: Edition) -> Path:
     return SCRIPTS / "manager.py" if edition is CLASSIC else SCRIPTS / "current" / "manager.py"
 
 
-PLANTED: Final = [(row, each) for each in EDITIONS for row in ROWS if _fits(row, each)]
+PLANTED: Final = [
+    *((row, each) for each in EDITIONS for row in ROWS if _fits(row, each)),
+    *((row, CURRENT) for row in rows("current/manager.py")),
+]
 
 
 @cache

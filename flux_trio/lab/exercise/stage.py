@@ -144,6 +144,7 @@ class Stage:
         self._ended_rpcs: set[tuple[tuple[str, ...], int]] = set()
         """Routes and matchtags of requests to the program that have their last answer."""
         self._twice: list[str] = []  # topics of answers after the last one
+        self._freed: Counter[object] = Counter()  # by job: final sched.free since a hello
         self._news = trio.Event()
         self._waits: list[_Wait] = []
 
@@ -170,12 +171,15 @@ class Stage:
         if isinstance(message, Request | Response):
             self._count_answers(message, party)
         match message:
+            case Request(topics.SCHED_HELLO):
+                self._freed.clear()
             case Request(named, {"id": jobid, **rest}):
                 topic = _any_name(named)
                 if topic == topics.START_METHOD:
                     self.executor = service_of(named)
                 self._asked[topic, jobid] += 1
                 self._jobspecs[topic, jobid] = rest.get("jobspec")
+                self._freed[jobid] += topic == topics.SCHED_FREE and rest.get("final") is True
                 if topic in _LAST and (topic != topics.SCHED_FREE or self.edition.free_answer):
                     is_to_program = not self._router.is_program(party)
                     self._open.setdefault(int(jobid), {})[topic] = is_to_program
@@ -361,6 +365,9 @@ class Stage:
         for jobid in self.jobs:
             await self.event(jobid, "clean")
         self.none_is_harmed()
+        if twice := next((each for each, times in self._freed.items() if times > 1), None):
+            text = f"job {twice} was freed again after its final {topics.SCHED_FREE}"
+            raise Stuck(text, "27.impl.9")
         if self._twice:
             raise Stuck(f"{self._twice[0]} was answered once more after its last answer", ONCE)
         self.jobs.clear()
