@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import trio
-
 from flux_trio.broker import Handle
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.flux_kvs import look_up, value_of
@@ -37,7 +35,7 @@ DEFAULT: Final = 16
 GUEST: Final = 1000
 NOBODY: Final = 2**62  # no job has this id
 NOT_STORED: Final = "21.criteria.7"
-ENDS_S: Final = 1.0  # how long a program may take to end by itself, if it does
+ENDS_S: Final = 1.0  # how long a program that ends by itself may be idle before
 RAISED: Final[dict[str, Any]] = {"severity": 3, "type": "exercise", "note": ""}
 
 
@@ -269,7 +267,7 @@ async def not_stored(stage: Stage) -> None:
 
 async def _goes_on(stage: Stage) -> None:
     """Start the program again, if it has ended since something was refused."""
-    with trio.move_on_after(ENDS_S):
+    with stage.deadline(ENDS_S - stage.deadline_s):
         await stage.program.wait()
     if not stage.program.is_running:
         await stage.program.kill()  # or the processes that it has left
