@@ -153,6 +153,7 @@ def test_what_is_shown_of_a_clause_names_the_act_that_it_is_from() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.gate
 def test_job_manager_of_the_page_keeps_every_clause_as_a_process() -> None:
     words = ["exercise", "manager", *PATIENCE, "--", sys.executable, str(program(CLASSIC))]
     done = CliRunner().invoke(main, words, prog_name="flux-trio")

@@ -276,10 +276,16 @@ def program_of(planted: Planted) -> types.ModuleType:
     ("planted", "right", "wrong"),
     [
         pytest.param(FIFO, "", "", id="prompt"),
-        pytest.param(FIFO, STORES, STORES + "        await trio.sleep(1)\n", id="slow"),
+        pytest.param(
+            FIFO,
+            STORES,
+            STORES + "        await trio.sleep(1)\n",
+            id="slow",
+            marks=pytest.mark.gate,
+        ),
         pytest.param(EXEC, "", "", id="exec"),
         pytest.param(CURRENT_FIFO, "", "", id="current"),
-        pytest.param(CURRENT_EXEC, "", "", id="current-exec"),
+        pytest.param(CURRENT_EXEC, "", "", id="current-exec", marks=pytest.mark.gate),
     ],
 )
 def test_right_program_keeps_every_clause_that_acts_are_about(

@@ -68,6 +68,7 @@ def all_shown() -> list[Shown]:
     return [of_sched, shown_of("exec").shown, shown_of("manager").shown]
 
 
+@pytest.mark.gate
 def test_table_of_acts_and_principles(request: pytest.FixtureRequest) -> None:
     """Each act shows what the table says; in another order of tasks it may show more."""
     if request.config.getoption("--update-snapshots", default=False):
