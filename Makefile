@@ -68,8 +68,8 @@ check: $(READY) ## formatting, lint, types, layers (half a minute)
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
-bench: $(READY) ## benchmarks, a line of JSON each; BENCH=NAME for one (an hour)
-	$(BIN)/python -m tests.benchmarks $(BENCH)
+bench: $(READY) ## benchmarks, a line of JSON each; BENCH=NAME for one, EDITION (an hour)
+	BENCH_EDITION=$(EDITION) $(BIN)/python -m tests.benchmarks $(BENCH)
 
 kill: $(READY) ## kill an instance under load at COUNT moments; SEED shows one again (10 min)
 	$(BIN)/python -m tests.kill $(or $(COUNT),200) $(SEED)

@@ -1,7 +1,8 @@
 """Run benchmarks: all of them, or those named. One JSON line each: name, value, unit, n.
 
 They measure and never fail; the marks they are held against are in docs/how-we-know/speed.md. With
-BENCH_SMALL=1 in the environment each one runs once, at a small size, as `make gate` has it.
+BENCH_SMALL=1 in the environment each one runs once, at a small size, as `make gate` has it;
+BENCH_EDITION names the edition of the instances.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import trio
 from flux_trio.client import open_client
 from flux_trio.formats import Jobspec
 from flux_trio.messages import topics
-from tests.benchmarks.measure import SMALL, Figure, rounds
+from tests.benchmarks.measure import EDITION, SMALL, Figure, rounds
 from tests.support.instance import FLUX_TRIO, environment
 
 JOBS: Final = int(os.environ.get("ENVIRONMENTS_JOBS", "3" if SMALL else "100"))
@@ -65,7 +65,7 @@ def _instance(statedir: Path) -> Iterator[tuple[subprocess.Popen[str], float]]:
     """An instance that lists its jobs, and how long it took until then; killed afterwards."""
     began = time.monotonic()
     process = subprocess.Popen(
-        [*FLUX_TRIO, "start", "--statedir", statedir],
+        [*FLUX_TRIO, "start", "--edition", EDITION, "--statedir", statedir],
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -23,8 +23,8 @@ from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event, FluidGenerator, Jobspec, ResourceSet, format_eventlog, job_key
 from flux_trio.protocols import JobResult, submit_event
 from flux_trio.store.sqlite_store import SqliteStore
-from flux_trio.store.state_directory import STATE_FILE
-from tests.benchmarks.measure import Figure, scaled
+from flux_trio.store.state_directory import STATE_FILE, other_edition
+from tests.benchmarks.measure import EDITION, Figure, scaled
 from tests.support.instance import environment
 
 RESTART_JOBS: Final = scaled(200_000)
@@ -65,6 +65,7 @@ def make_finished(statedir: Path, count: int) -> None:
     r = ResourceSet.build([(0, 1, 0)], lambda rank: f"node{rank}").to_json()
     resources = msgspec.json.encode(r).decode()
     ids = FluidGenerator(start_ms=0)
+    other_edition(statedir, EDITION)  # leaves its note in a new directory
     store = SqliteStore(statedir / STATE_FILE)
     try:
         ops: list[Op] = []
@@ -136,7 +137,7 @@ def _timed(statedir: Path, command: tuple[str, ...]) -> float:
 def _run(statedir: Path, command: tuple[str, ...]) -> str:
     """What `command` prints, run in an instance that is started for it."""
     return subprocess.run(
-        [*_RUN, "start", "--statedir", str(statedir), *command],
+        [*_RUN, "start", "--edition", EDITION, "--statedir", str(statedir), *command],
         env=environment(PYTHONDONTWRITEBYTECODE=""),
         check=True,
         stdout=subprocess.PIPE,

@@ -15,6 +15,7 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config
+from flux_trio.editions import CLASSIC
 from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Surroundings, durable_store, open_instance
 from flux_trio.jobtap import Plugin
@@ -26,6 +27,8 @@ SMALL: Final = bool(os.environ.get("BENCH_SMALL"))
 """Whether each benchmark runs once, at a small size: so the gate sees that it works. Its figures
 say nothing then."""
 SMALL_COUNT: Final = 200
+EDITION: Final = os.environ.get("BENCH_EDITION") or CLASSIC.name
+"""The edition that instances speak."""
 
 
 def scaled(count: int) -> int:
@@ -71,7 +74,7 @@ async def measured_instance(
 
     It listens if it has a `statedir`.
     """
-    config = Config()
+    config = Config(edition=EDITION)
     with tempfile.TemporaryDirectory() as directory:
         place = statedir or Path(directory)
         given = Surroundings(

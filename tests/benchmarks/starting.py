@@ -12,7 +12,7 @@ from pathlib import Path
 from flux_trio.formats import parse_eventlog
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
-from tests.benchmarks.measure import Figure, rounds
+from tests.benchmarks.measure import EDITION, Figure, rounds
 from tests.support.instance import environment
 
 ROUNDS = rounds(5)
@@ -27,7 +27,8 @@ def _once() -> float:
     with tempfile.TemporaryDirectory() as directory:
         started = time.time()
         subprocess.run(
-            [sys.executable, "-m", "flux_trio", "start", "--statedir", directory,
+            [sys.executable, "-m", "flux_trio", "start", "--edition", EDITION,
+             "--statedir", directory,
              sys.executable, "-m", "flux_trio", "run", "true"],
             env=environment(PYTHONDONTWRITEBYTECODE=""),  # an installed program has its bytecode
             check=True,
