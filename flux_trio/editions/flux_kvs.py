@@ -14,7 +14,7 @@ from flux_trio.editions.codec import Codec, codec
 from flux_trio.editions.common import CANCEL
 from flux_trio.editions.kvs import VALUE, VALUES, CommitValues, KvsWords, Lookup
 from flux_trio.formats import treeobj
-from flux_trio.formats.meanings import JsonObject, KvsKey
+from flux_trio.formats.meanings import JobId, JsonObject, KvsKey
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 
 PRIMARY: Final = "primary"
@@ -256,3 +256,8 @@ WORDS: Final = KvsWords(
     look_up_own=lambda asked: (topics.STORE_OWN.lookup_all, {"keys": [asked.key]}),
     commit=commit,
 )
+
+
+def namespace_of(jobid: JobId) -> str:
+    """Return the name of a job's own namespace of the kvs (RFC 16)."""
+    return f"job-{jobid}"

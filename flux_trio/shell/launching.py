@@ -47,62 +47,39 @@ class Launcher:
         its standard error first. Raises ShortageError if the task has to wait.
         """
         argv = task.argv or request.argv
+        own = {stream: output_name(request.id, task.taskid, stream) for stream in STREAMS}
+        labeled = {each: lines_name(request.id, task.taskid, each) for each in request.labeled}
+        truncated = None if request.append else emptied
         try:
-            return self._child(argv, request, task, directory, emptied, pmi, says)
+            with (
+                self._inputs.pipe(request.id, task.taskid, wanted=request.input) as pipe,
+                open_streams(
+                    directory, own, task.files, request.cwd, truncated, pipe, labeled
+                ) as files,
+                self._on_cores(task.cores),
+            ):
+                stdin, stdout, stderr = files
+                if says:
+                    os.write(stderr, says.encode(errors="surrogateescape"))
+                return subprocess.Popen(
+                    argv,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    cwd=request.cwd,
+                    env=request.env
+                    | task.env
+                    | variables(pmi, task.taskid, len(request.tasks))
+                    | self._orphans.mark(request.id),
+                    pass_fds=() if pmi is None else (pmi,),
+                    start_new_session=True,
+                    preexec_fn=limiting(request.limits),
+                )
         except OSError as error:
-            own = _own_files(request, task)
             paths = [f"{directory.path}/{name}" for name in own.values()]
-            if is_shortage(error, paths, argv[0], has_limits=bool(request.limits)):
-                raise ShortageError(describe_shortage(error, paths)) from None
-            is_missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
-            status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
-            text = f"{error.filename}: {error.strerror}"
-            _tell_in_file(request, task, f"task {task.taskid}: start failed: {text}")
-            return Failed(task.taskid, status, text)
+            return _failure(error, request, task, argv[0], paths)
         except (ValueError, subprocess.SubprocessError) as error:  # NUL in a string, a wrong limit
             return Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}")
-
-    def _child(
-        self,
-        argv: list[str],
-        request: Start,
-        task: Task,
-        directory: PrivateDirectory,
-        emptied: set[str],
-        pmi: int | None,
-        says: str,
-    ) -> subprocess.Popen[bytes]:
-        labeled = {each: lines_name(request.id, task.taskid, each) for each in request.labeled}
-        with (
-            self._inputs.pipe(request.id, task.taskid, wanted=request.input) as pipe,
-            open_streams(
-                directory,
-                _own_files(request, task),
-                task.files,
-                request.cwd,
-                None if request.append else emptied,
-                pipe,
-                labeled,
-            ) as files,
-            self._on_cores(task.cores),
-        ):
-            stdin, stdout, stderr = files
-            if says:
-                os.write(stderr, says.encode(errors="surrogateescape"))
-            return subprocess.Popen(
-                argv,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=request.cwd,
-                env=request.env
-                | task.env
-                | variables(pmi, task.taskid, len(request.tasks))
-                | self._orphans.mark(request.id),
-                pass_fds=() if pmi is None else (pmi,),
-                start_new_session=True,
-                preexec_fn=limiting(request.limits),
-            )
 
     @contextmanager
     def _on_cores(self, cores: list[int]) -> Iterator[None]:
@@ -123,9 +100,18 @@ class Launcher:
             os.sched_setaffinity(0, self._cores)
 
 
-def _own_files(request: Start, task: Task) -> dict[str, str]:
-    """Return the names of the host's own files of a task, by stream."""
-    return {stream: output_name(request.id, task.taskid, stream) for stream in STREAMS}
+def _failure(error: OSError, request: Start, task: Task, program: str, paths: list[str]) -> Failed:
+    """Return why a task was not started. Raises ShortageError if this host lacked something.
+
+    `paths` are the host's own files of the task.
+    """
+    if is_shortage(error, paths, program, has_limits=bool(request.limits)):
+        raise ShortageError(describe_shortage(error, paths)) from None
+    is_missing = isinstance(error, FileNotFoundError) and error.filename == program
+    status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
+    text = f"{error.filename}: {error.strerror}"
+    _tell_in_file(request, task, f"task {task.taskid}: start failed: {text}")
+    return Failed(task.taskid, status, text)
 
 
 def _tell_in_file(request: Start, task: Task, text: str) -> None:

@@ -17,7 +17,6 @@ from flux_trio.attach.exec.journal import Journal
 from flux_trio.attach.exec.mail import Acknowledged, ExecMail, Leftover, NamespacesListed
 from flux_trio.attach.mail import Reads
 from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES
-from flux_trio.cores.exec.job import namespace_of
 from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions import CURRENT, flux_kvs, rfc32
 from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_jobspec, parse_r
@@ -87,7 +86,7 @@ class Leftovers:
         names = {event.name for event in parse_eventlog(exec_log or "")}
         if job.released or (exec_log is None and places is None):
             # Its end is told, or its namespace was not linked yet: there is nothing else of it.
-            gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(jobid)))
+            gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(flux_kvs.namespace_of(jobid)))
             self._mail.ask(topics.KVS_NAMESPACE_REMOVE, gone, Acknowledged(""))
             if waits:
                 self._wake(jobid)

@@ -38,7 +38,7 @@ from flux_trio.cores.exec.calls import ExecOutbox, GuestCall, GuestStep, GuestsW
 from flux_trio.cores.exec.copying import Copies
 from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES, Contents
 from flux_trio.cores.exec.input_log import InputLog
-from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase, namespace_of
+from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.kvs_calls import check, commit_ops, commit_values, value_in
 from flux_trio.cores.state import Part
@@ -247,7 +247,7 @@ class Guests(Part):
                 return
         self.states.step(job.id, _E.NOTHING)
         root = self._settings.root
-        asked = flux_kvs.NamespaceCreate(namespace_of(job.id), root, job.userid, 0)
+        asked = flux_kvs.NamespaceCreate(flux_kvs.namespace_of(job.id), root, job.userid, 0)
         payload = flux_kvs.NAMESPACE_CREATE.write(asked)
         self._ask(job, GuestStep.MAKE, topics.KVS_NAMESPACE_CREATE, payload)
 
@@ -267,7 +267,7 @@ class Guests(Part):
     def _moved(self, job: Job) -> None:
         self.states.step(job.id, _E.MOVED)
         self._starts.let_go(job)
-        gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(namespace_of(job.id)))
+        gone = flux_kvs.NAMESPACE.write(flux_kvs.Namespace(flux_kvs.namespace_of(job.id)))
         self._ask(job, GuestStep.REMOVE, topics.KVS_NAMESPACE_REMOVE, gone)
 
     def _check_removed(self, jobid: JobId, response: Response) -> None:
@@ -439,10 +439,10 @@ class Guests(Part):
             self._starts.let_go(job)
 
     def _link(self, job: Job) -> None:
-        self._put(job, GuestStep.LINK, treeobj.link(namespace_of(job.id)))
+        self._put(job, GuestStep.LINK, treeobj.link(flux_kvs.namespace_of(job.id)))
 
     def _move(self, job: Job) -> None:
-        asked = flux_kvs.GET_ROOT.write(flux_kvs.GetRoot(namespace_of(job.id)))
+        asked = flux_kvs.GET_ROOT.write(flux_kvs.GetRoot(flux_kvs.namespace_of(job.id)))
         self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
 
     def _write(self, job: Job, guest: GuestNamespace) -> bool:
@@ -462,7 +462,7 @@ class Guests(Part):
         guest.is_writing = True
         call = GuestCall(job.id, guest.number, GuestStep.WRITE, nbytes)
         if self._settings.is_stored:
-            self._outbox.ask_kvs(commit_values(ops, namespace_of(job.id)), call)
+            self._outbox.ask_kvs(commit_values(ops, flux_kvs.namespace_of(job.id)), call)
             return True
         place = _place(job)
         at_place = [[op, f"{place}.{key}", *text] for op, key, *text in ops]
@@ -498,7 +498,7 @@ class Guests(Part):
     # Requests to the kvs
 
     def _look_up(self, job: Job, step: GuestStep, key: str) -> None:
-        asked = flux_kvs.LOOKUP.write(flux_kvs.LookupAt(key, 0, namespace_of(job.id)))
+        asked = flux_kvs.LOOKUP.write(flux_kvs.LookupAt(key, 0, flux_kvs.namespace_of(job.id)))
         self._ask(job, step, topics.KVS_LOOKUP, asked)
 
     def _put(self, job: Job, step: GuestStep, dirent: JsonObject) -> None:

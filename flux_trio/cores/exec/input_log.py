@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox, TimerKey, TimerKind
-from flux_trio.cores.exec.job import Job, namespace_of
+from flux_trio.cores.exec.job import Job
 from flux_trio.cores.kvs_calls import commit_values
 from flux_trio.cores.state import Part
-from flux_trio.editions import exec_requests, rfc24
+from flux_trio.editions import exec_requests, flux_kvs, rfc24
 from flux_trio.formats import Event, format_eventlog
 from flux_trio.formats.meanings import KvsOp
 from flux_trio.messages import Flag
@@ -67,7 +67,7 @@ class InputLog(Part):
         if ops := self.pop_ops(job):
             self._outbox.send(
                 self._outbox.request_kvs(
-                    commit_values(ops, namespace_of(job.id)), flags=int(Flag.NORESPONSE)
+                    commit_values(ops, flux_kvs.namespace_of(job.id)), flags=int(Flag.NORESPONSE)
                 )
             )
 

@@ -201,11 +201,6 @@ class Jobs(Part):
                 yield job
 
 
-def namespace_of(jobid: JobId) -> str:
-    """Return the name of a job's own namespace of the kvs (RFC 16)."""
-    return f"job-{jobid}"
-
-
 def completed_status(exec_log: str) -> int | None:
     """Return the status in the `complete` event of a guest.exec.eventlog, None without one.
 

@@ -16,7 +16,7 @@ import msgspec
 
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.held_requests import Commit, FactsRead, TreeRead
-from flux_trio.cores.kvs.namespaces import OF_JOB, Namespaces, start_of, stored_key
+from flux_trio.cores.kvs.namespaces import Namespaces, start_of, stored_key
 from flux_trio.cores.kvs.ops import Damaged, KvsOutbox, TreeFound, checked_bytes
 from flux_trio.cores.kvs.tree_watches import TreeWatches
 from flux_trio.cores.kvs.trees import (
@@ -166,7 +166,7 @@ class FluxRequests(Part):
         commit.ops[:] = self._namespaces.in_pieces(commit.ops)
         for each in commit.guests:
             if each.over:
-                commit.ops.extend(self._namespaces.remove(f"{OF_JOB}{each.id}") or ())
+                commit.ops.extend(self._namespaces.remove(flux_kvs.namespace_of(each.id)) or ())
         return new
 
     def remove(self, request: Request) -> Commit | None:
@@ -264,7 +264,7 @@ class FluxRequests(Part):
             self._answer_waits(roots)
         self._watches.changed(commit.ops)
         for each in commit.guests:
-            name = f"{OF_JOB}{each.id}"
+            name = flux_kvs.namespace_of(each.id)
             if each.over:
                 self._removed(name)
             elif (root := roots[name]) is not None and root.rootseq == 1:

@@ -13,12 +13,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.kvs.namespaces import OF_JOB
 from flux_trio.cores.kvs.ops import Op, Page, Put, TreeAsked, Unlink
 from flux_trio.cores.kvs.trees import Place
 from flux_trio.cores.kvs.watches import Watch
 from flux_trio.cores.streams import StreamKey
-from flux_trio.editions.flux_kvs import PRIMARY
+from flux_trio.editions.flux_kvs import PRIMARY, namespace_of
 from flux_trio.editions.kvs import Guest
 from flux_trio.formats.meanings import KvsKey, Stamp
 from flux_trio.messages import Errno, FluxError, Request, unanswered
@@ -62,7 +61,7 @@ class Commit(msgspec.Struct, frozen=True):
         """The namespaces that count it."""
         yield self.namespace or PRIMARY
         for each in self.guests:
-            yield f"{OF_JOB}{each.id}"
+            yield namespace_of(each.id)
 
 
 class Read(msgspec.Struct, frozen=True):

@@ -61,8 +61,7 @@ NAME_CHARS_MAX: Final = 128
 _NAME: Final = re.compile(r"[^.\x00-\x20\x7f-\x9f\ud800-\udfff\U0010ffff]+")
 _OUTPUT: Final = f".{OUTPUT}"
 _GUEST: Final = ".guest"
-OF_JOB: Final = "job-"
-_OF_JOB: Final = re.compile(rf"{OF_JOB}(0|[1-9][0-9]{{0,19}})")
+_OF_JOB: Final = re.compile(r"job-(0|[1-9][0-9]{0,19})")
 HASH: Final = "sha1"
 EMPTY_ROOT: Final = treeobj.empty_root(HASH)
 _SEQ_DIGITS: Final = 16  # of a blobref, whose last digits are the number of commits
@@ -210,7 +209,7 @@ class Namespaces(Part):
 
         They are stored when the commit that writes in them is counted. Raises FluxError(ENOSPC).
         """
-        new = {f"{OF_JOB}{each.id}": each.owner for each in guests}
+        new = {flux_kvs.namespace_of(each.id): each.owner for each in guests}
         new = {name: owner for name, owner in new.items() if name not in self.by_name}
         self._check_room(len(new))
         for name, owner in new.items():
@@ -244,7 +243,7 @@ class Namespaces(Part):
     def spend_at_place(self, guests: Iterable[Guest], ops: Iterable[Op]) -> None:
         """Count what the owner of the instance writes in the namespaces of guests' jobs."""
         for each in guests:
-            found = self.by_name.get(f"{OF_JOB}{each.id}")
+            found = self.by_name.get(flux_kvs.namespace_of(each.id))
             if found is not None and found.owner != self._owner:
                 start = f"{job_key(each.id, 'guest')}."
                 found.nothers += checked_bytes([op for op in ops if op.key.startswith(start)])

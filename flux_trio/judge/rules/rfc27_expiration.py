@@ -159,9 +159,8 @@ def _fold_verdicts(
     if wish is not None:
         verdict = Verdict(record.n, wish.n, errnum(record), wish.expiration)
         return (*(had or ())[1 - VERDICTS_MAX :], verdict)
-    if (
-        record.message is not None
-    ):  # what the job manager has not handled yet is of no update either
+    if record.message is not None:
+        # what the job manager has not handled yet is of no update either
         return tuple([each for each in had or () if not seen.knew(record.party, each.n)]) or None
     if name_of(record) == "clean":
         return None

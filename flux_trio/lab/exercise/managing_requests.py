@@ -267,7 +267,7 @@ async def not_stored(stage: Stage) -> None:
 
 async def _goes_on(stage: Stage) -> None:
     """Start the program again, if it has ended since something was refused."""
-    with stage.deadline(ENDS_S - stage.deadline_s):
+    with stage.idle(ENDS_S):
         await stage.program.wait()
     if not stage.program.is_running:
         await stage.program.kill()  # or the processes that it has left

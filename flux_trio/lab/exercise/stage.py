@@ -232,7 +232,13 @@ class Stage:
     @contextmanager
     def deadline(self, more_s: float = 0.0) -> Iterator[trio.CancelScope]:
         """Cancel the block when the program has been idle for the deadline, and `more_s`."""
-        wait = _Wait(self.deadline_s + more_s)
+        with self.idle(self.deadline_s + more_s) as scope:
+            yield scope
+
+    @contextmanager
+    def idle(self, seconds: float) -> Iterator[trio.CancelScope]:
+        """Cancel the block when the program has been idle for so long."""
+        wait = _Wait(seconds)
         self._waits.append(wait)
         try:
             with wait.scope:
