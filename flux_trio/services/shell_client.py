@@ -105,8 +105,12 @@ class ShellClient:
 
         Raises ShellUnavailableError.
         """
-        async with telling_if_slow(SLOW_S, self._tell_slow):
-            return await self._find()
+        with ExitStack() as undo:
+            async with telling_if_slow(SLOW_S, self._tell_slow):
+                stream, first = await self._find()
+                undo.callback(stream.close)
+            undo.pop_all()  # no cancel came as the block was left
+        return stream, first
 
     def _tell_slow(self) -> None:
         if self._is_launching:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed
+from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellInput
 from flux_trio.services import shell_client
+from flux_trio.services.shell_client import ShellClient
 from flux_trio.shell.protocol import (
     JOBS_NAME,
     LOG_NAME,
@@ -24,6 +25,8 @@ from flux_trio.shell.protocol import (
     Started,
 )
 from flux_trio.shell.stream import socket_address
+from tests.support.cancelling import cancel_at_each_step
+from tests.support.leaks import descriptors
 from tests.support.shell import (
     TEST_S_MAX,
     Shell,
@@ -205,6 +208,26 @@ async def test_host_whose_start_is_slow_is_waited_for(
             shell.forget(1)
         nursery.cancel_scope.cancel()
     assert starts.read_text() == "started\n"
+
+
+async def test_connection_is_closed_wherever_a_cancel_meets_its_opening(common: Path) -> None:
+    async def connect() -> None:
+        connected = trio.Event()
+
+        def hear(input_: ShellInput) -> None:
+            assert input_ in (ShellConnected(), Listing())
+            connected.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ShellClient(common, hear).run)
+            await connected.wait()
+            nursery.cancel_scope.cancel()
+
+    def check() -> None:
+        assert descriptors() == before
+
+    before = descriptors()
+    assert await cancel_at_each_step(connect, check) > 5
 
 
 async def test_path_of_any_length_will_do(tmp_path: Path) -> None:
