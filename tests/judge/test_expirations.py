@@ -15,7 +15,8 @@ MANAGER, SCHED, OWNER = topics.JOB_MANAGER, topics.SCHED, "owner"
 JOB = 7
 ATTACHED = attached()
 EVENTS = [made_event(JOB, name) for name in ("submit", "validate", "depend", "priority", "alloc")]
-UPDATE = made(OWNER, MANAGER, Request(topics.JOB_UPDATE, {"id": JOB}, 1, routes=(OWNER,)))
+CHANGED = {"id": JOB, "updates": {"attributes.system.duration": 0}}
+UPDATE = made(OWNER, MANAGER, Request(topics.JOB_UPDATE, CHANGED, 1, routes=(OWNER,)))
 ENDED = ("crashed", "started")
 PROPOSAL = {"id": JOB, "expiration": 0}
 ASKED = made(MANAGER, SCHED, Request(topics.SCHED_EXPIRATION, PROPOSAL, 2, routes=(MANAGER,)))
@@ -85,3 +86,31 @@ def test_answer_that_comes_as_the_last_update_is_answered_may_lead_to_an_event(
     trace = [msgspec.structs.replace(each, t=trace[0].t) for each in trace]
     found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
     assert ("27.expiration.1" in found) == is_handled
+
+
+DONE = made(MANAGER, OWNER, Response(topics.JOB_UPDATE, None, 0, 1, routes=(OWNER,)))
+NO = Response(topics.SCHED_EXPIRATION, "no", Errno.EINVAL, 2, routes=(MANAGER,))
+REFUSES = made(SCHED, MANAGER, NO)
+UPDATED = made_event(JOB, "resource-update", expiration=PROPOSAL["expiration"])
+RENAMED = {"id": JOB, "updates": {"attributes.system.job.name": "other"}}
+RENAME = made(OWNER, MANAGER, Request(topics.JOB_UPDATE, RENAMED, 1, routes=(OWNER,)))
+REFUSED_TO_NOBODY = {
+    "the update was logged": (UPDATE, UPDATED, *ATTACHED, ASKED, REFUSES, DONE),
+    "the update was agreed upon": (UPDATE, *ATTACHED, ASKED, REFUSES, UPDATED, DONE),
+    "the update is of the name": (*ATTACHED, RENAME, ASKED, REFUSES, DONE),
+}
+REFUSED_TO_AN_UPDATE = {
+    "logged": (*ATTACHED, UPDATE, ASKED, REFUSES, UPDATED),
+    "answered": (*ATTACHED, UPDATE, ASKED, REFUSES, DONE),
+}
+
+
+@pytest.mark.parametrize("story", REFUSED_TO_NOBODY | REFUSED_TO_AN_UPDATE)
+def test_refusal_counts_if_an_update_waits_for_it(story: str) -> None:
+    """27.expiration.10: a scheduler that has come since is told what was decided before it came,
+    and the job manager may propose a new expiration by itself.
+    """
+    steps = (REFUSED_TO_NOBODY | REFUSED_TO_AN_UPDATE)[story]
+    trace = hand_made(*ATTACHED, *EVENTS, *LEFT, *steps)
+    found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
+    assert ("27.expiration.10" in found) == (story in REFUSED_TO_AN_UPDATE)

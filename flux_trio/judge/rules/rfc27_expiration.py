@@ -31,6 +31,7 @@ from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import LINK, TO_SCHEDULER, link_of
 from flux_trio.judge.views.suspending import SUSPENDING, may_be_suspended
+from flux_trio.judge.views.user_requests import DURATION
 from flux_trio.messages import Errno, Response, topics
 from flux_trio.trace import Record
 
@@ -60,6 +61,8 @@ class ExpirationRequest(Live, frozen=True, gc=False):
     expiration: Any
     was_held: bool = False
     """Whether the job had resources when the scheduler received the request."""
+    is_of_duration: bool = False
+    """Whether it is a job-manager.update that changes the duration."""
 
 
 def _of_rpc(record: Record, _seen: Seen) -> Iterable[tuple[Key, None]]:
@@ -74,7 +77,12 @@ def _fold_wish(
         return None
     if record.kind == RECV and topic_of(record) == EXPIRATION:
         return wish and wish.but(was_held=sched_job(seen, wish.jobid).held != 0)
-    return ExpirationRequest(record.n, job_id(record), payload(record).get("expiration"))
+    asked = payload(record)
+    updates = asked.get("updates")
+    is_of_duration = isinstance(updates, dict) and DURATION in updates
+    return ExpirationRequest(
+        record.n, job_id(record), asked.get("expiration"), is_of_duration=is_of_duration
+    )
 
 
 WISHES: Final = view(
@@ -107,8 +115,17 @@ class Verdict(Live, frozen=True, gc=False):
         return self.errnum in (0, Errno.ENOSYS)
 
 
-def _fold_in_force(_old: Any, _part: None, record: Record, _seen: Seen) -> Any:
-    return context_of(record).get("expiration")
+class InForce(Live, frozen=True, gc=False):
+    """What a resource-update event says."""
+
+    n: Place
+    expiration: Any
+
+
+def _fold_in_force(_old: Any, _part: None, record: Record, _seen: Seen) -> InForce | None:
+    if name_of(record) == "resource-update":
+        return InForce(record.n, context_of(record).get("expiration"))
+    return None
 
 
 IN_FORCE: Final = view(
@@ -118,14 +135,19 @@ IN_FORCE: Final = view(
     key=job_id,
     fold=_fold_in_force,
 )
-"""The expiration in the last resource-update event of each job, by job id."""
+"""The last resource-update event of each job (`InForce`), by job id."""
+
+
+def _in_force(seen: Seen, jobid: int | None) -> InForce:
+    found: InForce | None = seen.at(IN_FORCE, jobid)
+    return found or InForce(0, None)
 
 
 def _is_told_again(wish: ExpirationRequest, seen: Seen) -> bool:
     """Whether a later scheduler gets an expiration in force; its response changes nothing."""
     updates = (each for key, each in seen.all(WISHES).items() if key[1] == UPDATE)
     is_asked_for = any(each.jobid == wish.jobid for each in updates)
-    return not is_asked_for and wish.expiration == seen.at(IN_FORCE, wish.jobid)
+    return not is_asked_for and wish.expiration == _in_force(seen, wish.jobid).expiration
 
 
 def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, ExpirationRequest | None]]:
@@ -199,6 +221,13 @@ def _is_asked_about(verdicts: tuple[Verdict, ...], record: Record) -> Finding:
     return Broken(f"{text}, and the update has {now}", (last.n,))
 
 
+def _may_be_agreed_before(seen: Seen, jobid: int | None) -> bool:
+    """Whether an update may have been accepted before this scheduler was ready, which is then only
+    told its expiration; there may have been no scheduler to ask.
+    """
+    return any(each.n < link_of(seen).ready for each in _open_updates(seen, jobid))
+
+
 VERDICTS: Final = view(
     "verdicts",
     received("response", EXPIRATION),
@@ -231,8 +260,8 @@ def the_scheduler_is_asked(record: Record, seen: Seen) -> Finding:
     verdicts = verdicts_on(seen, jobid)
     if verdicts:
         return _is_asked_about(verdicts, record)
-    if any(each.n < link_of(seen).ready for each in _open_updates(seen, jobid)):
-        return None  # there was no scheduler to ask when the update was accepted
+    if _may_be_agreed_before(seen, jobid):
+        return None
     if not seen.facts.is_ready or not seen.knew(record.party, link_of(seen).ready):
         return None
     if may_be_suspended(seen, is_judging_too=True):
@@ -303,27 +332,32 @@ def an_answer_comes(record: Record, seen: Seen) -> Finding:
 
 
 def _answer_to_update(record: Record, seen: Seen) -> tuple[int | None, Verdict | None]:
-    """Return the job of an answered update, and the scheduler's response to it.
+    """Return the job of an answered update of its duration, and the scheduler's response to it.
 
     It is the response to a sched.expiration that was sent after the update was received. There is
-    none if another update of the job is open, to which it may belong.
+    none if another update of the job is open, to which it may belong, or if a new expiration was
+    logged since: it was judged, and the response may be about another one.
     """
     wish: ExpirationRequest | None = seen.at(WISHES, rpc(record))
-    if wish is None or record.party != seen.facts.manager:
+    if wish is None or record.party != seen.facts.manager or not wish.is_of_duration:
         return None, None
+    if _in_force(seen, wish.jobid).n > wish.n:
+        return wish.jobid, None
     verdicts = verdicts_on(seen, wish.jobid)
     since = [each for each in verdicts if each.asked > wish.n]
     is_alone = len(_open_updates(seen, wish.jobid)) == 1
     return wish.jobid, since[-1] if since and is_alone else None
 
 
-@RULES.judge("27.expiration.10", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LINK])
+@RULES.judge(
+    "27.expiration.10", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, IN_FORCE, LINK]
+)
 def a_refusal_is_passed_on(record: Record, seen: Seen) -> Finding:
     if record.message is None:
         verdicts = verdicts_on(seen, job_id(record))
         made = _of_update(record, verdicts)
         is_allowed = any(each.allows for each in verdicts) if made is None else made.allows
-        if is_allowed or not verdicts:
+        if is_allowed or not verdicts or _may_be_agreed_before(seen, job_id(record)):
             return None
         refusal = made or verdicts[-1]
         text = f"job {job_id(record)}: resource-update event, although the scheduler refused"
@@ -374,7 +408,7 @@ def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or life.state != RUN:
         return None  # the job ended before the scheduler answered
-    if verdict.expiration == seen.at(IN_FORCE, jobid):
+    if verdict.expiration == _in_force(seen, jobid).expiration:
         return None  # it was told again what is in force, while the update was open
     if not errnum(record):
         text = f"job {jobid}: {UPDATE} succeeds as the scheduler allows it, and no resource-update"
