@@ -9,7 +9,7 @@ from flux_trio.cores.job_index import ended_key, ended_value, mark_of
 from flux_trio.editions.journal import Ended
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Response, topics
 from flux_trio.protocols import JobResult
-from tests.support.asking import gone
+from tests.support.asking import asked, gone
 from tests.support.eventlogs import canceled, event, inactive, pending, running
 from tests.support.listing import ListedJobs
 
@@ -141,3 +141,17 @@ def test_who_has_gone_is_not_answered_when_the_queues_are_counted() -> None:
     listed.ask(topics.LIST_STATS)
     listed.turn(gone("job-list", "alice"))
     assert manager_counts(listed) == []
+
+
+def test_a_job_manager_that_is_slow_is_asked_once_at_a_time() -> None:
+    listed = with_queues()
+    listed.turn(asked(topics.LIST_STATS, {}, tag=9, streaming=True))
+    listed.tell_all(5, running())
+    listed.fire_timer()
+    assert len(listed.asked_manager) == 1
+    ((_, told),) = manager_counts(listed)
+    assert told["job_states"]["run"] == 1
+    listed.tell_all(6, running())
+    listed.fire_timer()
+    ((_, told),) = manager_counts(listed)
+    assert told["job_states"]["run"] == 2

@@ -174,8 +174,15 @@ class Listings(Part):
             self._counting.append(request)
 
     def tell_followers(self) -> None:
-        """Tell those who follow job-stats that jobs have changed."""
-        if not self._finished.is_complete:
+        """Tell those who follow job-stats that jobs have changed.
+
+        While the job manager is being asked for one of them, it is not asked again.
+        """
+        is_asked = any(
+            isinstance(call, QueuesCounted) and call.request.is_streaming
+            for call in self._exchange.calls
+        )
+        if is_asked or not self._finished.is_complete:
             self._changes.tell_later()
             return
         for request in self._changes.stats_due:
