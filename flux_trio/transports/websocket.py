@@ -106,6 +106,9 @@ class Handshake:
     def __init__(self) -> None:
         self.scope = trio.CancelScope(deadline=trio.current_time() + HANDSHAKE_S_MAX)
         self.error: BaseException | None = None  # ended the reader, if the peer caused it
+        self.readers: trio.Nursery  # for the reader alone
+        self.can_begin = trio.Event()  # there is the nursery
+        self.has_begun = trio.Event()  # it gets the reader before the next checkpoint
 
 
 @asynccontextmanager
@@ -121,32 +124,27 @@ async def open_socket(
     reading = trio.CancelScope(shield=True)
     with error_of_block():
         async with trio.open_nursery() as nursery:
+            # not by `start`: cancelled, it would wait for the end of a task that is shielded
+            nursery.start_soon(_read, handshake, reading)
             try:
                 result = None
                 with handshake.scope:
-                    has_reader = trio.Event()
-                    reader = await nursery.start(_read, handshake, reading, has_reader)
-                    has_reader.set()
-                    result = await shake_hands(reader)
+                    await handshake.can_begin.wait()
+                    handshake.has_begun.set()
+                    result = await shake_hands(handshake.readers)
                 yield result
             finally:
                 reading.cancel()
 
 
-async def _read(
-    handshake: Handshake,
-    reading: trio.CancelScope,
-    has_reader: trio.Event,
-    *,
-    task_status: trio.TaskStatus[trio.Nursery] = trio.TASK_STATUS_IGNORED,
-) -> None:
+async def _read(handshake: Handshake, reading: trio.CancelScope) -> None:
     """Run the nursery of a reader. What the peer causes is noted, and does not end the server."""
     try:
         with reading:
             try:
-                async with trio.open_nursery() as nursery:
-                    task_status.started(nursery)
-                    await has_reader.wait()  # it gets no other task, so it ends with the reader
+                async with trio.open_nursery() as handshake.readers:
+                    handshake.can_begin.set()
+                    await handshake.has_begun.wait()  # it gets one task: it ends with the reader
             finally:
                 handshake.scope.cancel()  # without a reader a handshake would never end
     except* _PEER_ERRORS as group:

@@ -22,6 +22,7 @@ from flux_trio.cli.attach.module_loader import module_loader
 from flux_trio.cli.attach.tap import tap
 from flux_trio.messages import Errno, Request
 from tests.support import tapped
+from tests.support.cancelling import nothing_left_wherever_cancelled
 from tests.support.flux_peer import Broker, broker
 
 GREETER = Path(flux_trio.__file__).parents[1] / "docs" / "howto" / "flux-modules" / "greeter.py"
@@ -98,6 +99,20 @@ async def test_when_the_broker_goes_the_module_ends_by_itself(tmp_path: Path, lo
         assert found.peer.connection is not None
         await found.peer.connection.aclose()
     assert found.code == 1  # and not killed
+
+
+@pytest.mark.real
+async def test_a_tap_that_is_cancelled_leaves_no_process(tmp_path: Path, loader: str) -> None:
+    idle = tmp_path / "idle"
+    idle.write_text("#!/bin/sh\nexec sleep 0.01\n")
+    idle.chmod(0o755)
+
+    async def run() -> None:
+        (tmp_path / "local").unlink(missing_ok=True)
+        async with tapping(tmp_path, str(idle), f"tap-loader={idle}"):
+            pass
+
+    assert await nothing_left_wherever_cancelled(run) > 20
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ import trio
 
 import flux_trio
 from flux_trio.broker import Handle, ModuleFiles, module_file
-from flux_trio.messages import Errno, FluxError
+from flux_trio.messages import Errno, Flag, FluxError, Request, native
 from tests.support import tapped
+from tests.support.cancelling import nothing_left_wherever_cancelled
 from tests.support.modules import ModuleWorld, echo
 
 pytestmark = pytest.mark.real
@@ -185,3 +186,35 @@ async def test_a_module_that_does_not_end_when_asked_is_killed_and_named(
     await flux.call("module.remove", {"name": "wrong"})
     assert "module wrong: did not end when it was asked to" in [each.text for each in world.log]
     assert "wrong" not in world.supervisor
+
+
+def report(status: int) -> bytes:
+    """The frame by which a module says its status."""
+    request = Request("module.status", {"status": status}, flags=Flag.NORESPONSE)
+    return native.encode(native.to_frame(request))
+
+
+async def test_its_process_is_gone_wherever_a_cancel_meets_a_module(
+    loader: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "quick"  # it imports nothing of ours
+    path.write_text(f"""#!{sys.executable} -IS
+import os
+s = int(os.environ["FLUX_MODULE_URI"].removeprefix("fd://"))
+os.write(s, {report(1)!r})
+while (came := os.read(s, 65536)) and b"shutdown" not in came:
+    pass
+os.write(s, {report(3)!r})
+""")
+    path.chmod(0o755)
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            world = Files(nursery)
+            spec = world.files.spec(str(path), "quick", [], str(path))
+            world.supervisor.specs["quick"] = spec
+            await world.supervisor.load("quick")
+            await world.supervisor.remove("quick")
+            nursery.cancel_scope.cancel()
+
+    assert await nothing_left_wherever_cancelled(run) > 20

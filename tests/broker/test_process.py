@@ -14,6 +14,7 @@ from flux_trio.broker import ModuleNotStarted, ModuleSpec, Processes, Tokens
 from flux_trio.messages import Errno, FluxError, Level, Request
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports import Connection, Credentials, memory_pair, serve_websocket
+from tests.support.cancelling import nothing_left_wherever_cancelled
 from tests.support.modules import ModuleWorld, echo
 
 TEST_S_MAX = 300.0  # only what hangs takes so long, however busy the machine is
@@ -129,6 +130,21 @@ async def test_module_in_a_process_is_the_same_module(
         assert "its process exited with 1" in list(world.log)[-1].text
         assert "echo" not in world.supervisor
         assert "echo" not in world.router.services
+
+
+@pytest.mark.real
+async def test_process_is_gone_wherever_a_cancel_meets_its_module():
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            world = ProcessWorld(nursery)
+            await world.listen()
+            process = partial(world.processes.run, ["sh", "-c", "echo ready; exec sleep 1000"])
+            world.supervisor.specs["idle"] = ModuleSpec("idle", echo, process=process)
+            await world.supervisor.load("idle", as_process=True)
+            await world.supervisor.remove("idle")
+            nursery.cancel_scope.cancel()
+
+    assert await nothing_left_wherever_cancelled(run) > 20
 
 
 @pytest.mark.real

@@ -13,6 +13,7 @@ import trio
 
 from flux_trio.clock import Durations
 from flux_trio.process.local import Ending, open_process, run_to_end
+from tests.support.cancelling import nothing_left_wherever_cancelled
 from tests.support.instance import DEADLINE_S
 from tests.support.leaks import children
 
@@ -144,3 +145,10 @@ def _is_there(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+async def test_command_that_is_cancelled_at_any_moment_is_gone():
+    async def run_one() -> None:
+        await run("echo a; exec sleep 0.01")
+
+    assert await nothing_left_wherever_cancelled(run_one) > 5

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Awaitable, Callable
 
 import trio
+
+from tests.support.leaks import children, descriptors
 
 
 class _Steps(trio.abc.Instrument):
@@ -40,3 +43,20 @@ async def cancel_at_each_step(
         if not scope.cancelled_caught:
             return number - 1
     raise AssertionError("count() ended")
+
+
+async def nothing_left_wherever_cancelled(run: Callable[[], Awaitable[object]]) -> int:
+    """Cancel `run` at each of its steps: no descriptor and no child process may be left.
+
+    It is run once before, for what is made only once. Returns in how many steps it was cancelled.
+    """
+    await run()
+    gc.collect()
+    before, nchildren = set(descriptors()), children()
+
+    def check() -> None:
+        gc.collect()
+        assert set(descriptors()) <= before
+        assert children() <= nchildren
+
+    return await cancel_at_each_step(run, check)

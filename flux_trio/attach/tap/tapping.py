@@ -36,6 +36,7 @@ from flux_trio.messages import Message, Request, Response, respond, topics
 from flux_trio.messages.native import Frame, FrameReader, encode, to_frame, to_message
 from flux_trio.messages.types import STREAMING
 from flux_trio.process.groups import unwrapping
+from flux_trio.process.local import reap
 from flux_trio.services.module_process import system_clock
 from flux_trio.transports import EndOfConnection, open_native
 from flux_trio.transports.native import READ_BYTES, open_stream
@@ -233,8 +234,8 @@ async def _started(command: list[str]) -> AsyncIterator[tuple[trio.Process, TapE
         try:
             yield process, TapEnd(stream)
         finally:
-            if process.returncode is None:
-                process.kill()
+            process.kill()
+            await reap(process)
 
 
 async def _fail(stream: trio.SocketStream, welcome: Welcome, error: FormatError | OSError) -> None:
