@@ -35,7 +35,7 @@ async def has_status(stage: Stage, jobid: int, *statuses: int) -> None:
     """Wait until a job has ended, with one of these statuses of wait(2)."""
     await stage.event(jobid, "clean", "32.start.36")
     stage.none_is_harmed()
-    found = stage.events(jobid).get("finish", {}).get("status")
+    found = stage.seen.events(jobid).get("finish", {}).get("status")
     if found not in statuses:
         name = format_fluid(jobid, "f58")
         expected = " or ".join(map(str, statuses))
@@ -50,7 +50,7 @@ async def wait_until_seen(stage: Stage) -> None:
 
 def must_have_failed(stage: Stage, jobid: int, clause: str) -> None:
     """Raise Stuck unless a job has got an exception, or a status that says that it has failed."""
-    events = stage.events(jobid)
+    events = stage.seen.events(jobid)
     status = events.get("finish", {}).get("status", 0)
     if not ("exception" in events or 0 < status <= _STATUS_MAX):
         raise Stuck(
@@ -78,7 +78,7 @@ async def is_ended(stage: Stage, jobid: int, witness: Witness, more_s: float = 0
     """
     await stage.event(jobid, "clean", "32.start.36", more_s)
     witness.all_have_ended(jobid, "32.start.20")
-    finish = stage.events(jobid).get("finish")
+    finish = stage.seen.events(jobid).get("finish")
     if finish is not None and not 0 < finish.get("status", 0) <= _STATUS_MAX:
         text = f"job {format_fluid(jobid, 'f58')} was killed, and has status {finish.get('status')}"
         raise Stuck(f"{text}; expected that of wait(2)", "32.start.32")

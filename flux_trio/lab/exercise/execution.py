@@ -155,7 +155,7 @@ async def _one_after_the_other(stage: Stage) -> None:
             jobid = await stage.submit(*command, nnodes=NNODES, ntasks=NNODES)
             await stage.until("the end of one of the tasks", witness.has_first_ended, "32.start.17")
             await wait_until_seen(stage)
-            if "finish" in stage.events(jobid):
+            if "finish" in stage.seen.events(jobid):
                 witness.all_have_ended(jobid, "32.start.32")
             witness.let_end()
             await ends_with(stage, jobid, max(codes))
@@ -172,7 +172,7 @@ async def _one_of_two_of_a_node(stage: Stage) -> None:
         jobid = await stage.submit(*command, nnodes=NNODES, ntasks=2 * NNODES)
         await stage.until("the end of one of the tasks", witness.has_first_ended, "32.start.17")
         await wait_until_seen(stage)
-        if stage.told(topics.START_METHOD, jobid, StartType.RELEASE):
+        if stage.seen.told(topics.START_METHOD, jobid, StartType.RELEASE):
             text = f"job {format_fluid(jobid, 'f58')}: one of its six tasks has ended"
             raise Stuck(f"{text}, and a node is released", "32.start.20")
         witness.let_end()
@@ -277,7 +277,7 @@ async def _unknown_method(stage: Stage) -> None:
     with ExitStack() as opened:
         jobs = await let_run(stage, opened)
         async with stage.visit("passer-by") as other:
-            await stage.refused(f"{stage.executor}.exercise", other)
+            await stage.refused(f"{stage.seen.executor}.exercise", other)
         await wait_until_seen(stage)
         await run_on(stage, jobs)
 
@@ -326,11 +326,13 @@ async def _out_of_time(stage: Stage) -> None:
         stage.touched.add(jobid)
         await stage.event(jobid, "clean", "32.start.36")
         witness.all_have_ended(jobid, "32.start.20")
-        found = stage.events(jobid).get("exception", {})
+        found = stage.seen.events(jobid).get("exception", {})
         if (found.get("type"), found.get("severity")) != ("timeout", 0):
             text = f"job {format_fluid(jobid, 'f58')} has exceeded its time limit"
             raise Stuck(f"{text}, and has no fatal exception of type timeout", "32.criteria.3")
-        had_s = stage.time_of(jobid, "exception") - (await resources_of(stage, jobid)).starttime
+        had_s = (
+            stage.seen.time_of(jobid, "exception") - (await resources_of(stage, jobid)).starttime
+        )
         if had_s < LIMIT_S - ROUNDED_S:
             text = f"job {format_fluid(jobid, 'f58')} has a limit of {LIMIT_S:g} s"
             raise Stuck(f"{text}, and was ended after {had_s:.3f} s", UNHARMED)

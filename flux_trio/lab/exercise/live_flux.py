@@ -171,22 +171,23 @@ class LiveStage(Stage):
     async def serve(self) -> None:
         """Load the job manager; our execution service ends with it, and is begun again."""
         topic = topics.EXEC_HELLO
-        before = self._answered[topic]
+        before = self.seen.answered[topic]
         await super().serve()
         self.attached.begin(topics.JOB_EXEC)
-        await self.until(f"answer to {topic}", lambda: self._answered[topic] > before)
+        await self.until(f"answer to {topic}", lambda: self.seen.answered[topic] > before)
 
     async def remove(self, module: str) -> None:
-        topic, before = topics.JOB_MANAGER_DISCONNECT, self._taken[topics.JOB_MANAGER_DISCONNECT]
+        topic = topics.JOB_MANAGER_DISCONNECT
+        before = self.seen.taken[topic]
         if self.attached.end(module):
             with trio.move_on_after(GONE_S):  # a service that was asked nothing may go unheard
-                await self.until(f"{topic} of {module}", lambda: self._taken[topic] > before)
+                await self.until(f"{topic} of {module}", lambda: self.seen.taken[topic] > before)
 
     async def load(self, module: str) -> None:
         topic = self.first_answer_to(module)
-        before = self._answered[topic]
+        before = self.seen.answered[topic]
         self.attached.begin(module)
-        await self.until(f"answer to {topic}", lambda: self._answered[topic] > before)
+        await self.until(f"answer to {topic}", lambda: self.seen.answered[topic] > before)
 
     async def reload(self, module: str) -> None:
         await self.remove(module)

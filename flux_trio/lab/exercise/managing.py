@@ -99,7 +99,7 @@ async def _denied(stage: Stage) -> None:
     stage.hopeless.update(too_large)
     await all_have(stage, too_large, "clean", "27.deny.5")
     for jobid in too_large:
-        if (found := stage.events(jobid).get("exception", {}).get("type")) != "alloc":
+        if (found := stage.seen.events(jobid).get("exception", {}).get("type")) != "alloc":
             name = format_fluid(jobid, "f58")
             raise Stuck(f"job {name} was denied, and its exception is {found}", "27.deny.5")
     stage.must_wait(fits, UNHARMED)
@@ -176,15 +176,15 @@ async def _held(stage: Stage) -> None:
     await stage.asked(topics.SCHED_CANCEL, jobs[1], clause="27.alloccancel.4")
     await stage.answered(topics.SCHED_ALLOC, jobs[1])
     await seen(stage, jobs[0])
-    if stage.times_asked(topics.SCHED_ALLOC, jobs[1]) > 1:
+    if stage.seen.times_asked(topics.SCHED_ALLOC, jobs[1]) > 1:
         raise Stuck("a job was held, and the scheduler is asked for it", HELD)
     await trio.sleep(FRACTION_S)
-    before, released_at = len(stage.timestamps(jobs[1])), stage.now()
+    before, released_at = len(stage.seen.timestamps(jobs[1])), stage.now()
     await stage.call(topics.JOB_URGENCY, {"id": jobs[1], "urgency": 16})
     await stage.asked(topics.SCHED_ALLOC, jobs[1], 2)
     await stage.cancel(full)
     await stage.event(jobs[1], "clean")
-    stamps = stage.timestamps(jobs[1])
+    stamps = stage.seen.timestamps(jobs[1])
     if stamps != sorted(stamps) or not released_at <= stamps[before] <= stamps[-1] <= stage.now():
         raise Stuck(f"the timestamps of the events of a job are {stamps}", "18.format.6")
 
@@ -260,7 +260,7 @@ async def _updated_and_killed(stage: Stage) -> None:
     for topic, jobs in ((topics.START_METHOD, running), (topics.SCHED_ALLOC, waiting)):
         for jobid in jobs:
             await stage.asked(topic, jobid, 2, "21.criteria.8")
-            found = value_at(stage.jobspec_asked(topic, jobid), DURATION_KEY)
+            found = value_at(stage.seen.jobspec_asked(topic, jobid), DURATION_KEY)
             expected = DURATION_S * (1 + (jobid == jobs[1]))
             if found != expected:
                 text = f"{topic} of job {format_fluid(jobid, 'f58')} has a limit of {found} s"
@@ -417,7 +417,7 @@ async def _stopped_and_disabled(stage: Stage) -> None:
     await all_have(stage, waiting, "priority")
     await seen(stage, waiting[1])
     for jobid in waiting:
-        if stage.times_asked(topics.SCHED_ALLOC, jobid):
+        if stage.seen.times_asked(topics.SCHED_ALLOC, jobid):
             raise Stuck("a queue is stopped, and the scheduler is asked for its job", "33.admin.7")
     await enable(enable=False)
     await start(start=True)

@@ -131,7 +131,7 @@ async def replaced(stage: Stage) -> None:
             other.told(jobid, StartType.FINISH, status=status)
         await all_have(stage, jobs, "finish")
         for jobid, status in zip(jobs, STATUSES, strict=True):
-            if (found := stage.events(jobid)["finish"].get("status")) != status:
+            if (found := stage.seen.events(jobid)["finish"].get("status")) != status:
                 name = format_fluid(jobid, "f58")
                 raise Stuck(f"status of job {name}: expected {status}, got {found}", "32.start.30")
             other.told(jobid, StartType.RELEASE, ranks="0-3", final=True)
@@ -152,7 +152,7 @@ async def in_parts(stage: Stage) -> None:
             other.told(jobs[1], StartType.RELEASE, ranks=ranks, final=False)
             await _released(stage, jobs[1], ranks, nth, final=False)
         await seen(stage, jobs[0])
-        if "free" in stage.events(jobs[1]):
+        if "free" in stage.seen.events(jobs[1]):
             raise Stuck("a job was freed as a whole, and ranks were not released", "32.start.39")
         other.told(jobs[1], StartType.RELEASE, ranks=LAST, final=True)
         await _released(stage, jobs[1], LAST, len(ALL_BUT_LAST) + 1, final=True)
@@ -164,8 +164,8 @@ async def in_parts(stage: Stage) -> None:
 
 async def _released(stage: Stage, jobid: int, ranks: str, nth: int, *, final: bool) -> None:
     what = f"event release of job {format_fluid(jobid, 'f58')}"
-    await stage.until(what, lambda: stage.count(jobid, "release") >= nth, "32.start.23")
-    found, expected = stage.events(jobid)["release"], {"ranks": ranks, "final": final}
+    await stage.until(what, lambda: stage.seen.count(jobid, "release") >= nth, "32.start.23")
+    found, expected = stage.seen.events(jobid)["release"], {"ranks": ranks, "final": final}
     if dict(found) != expected:
         raise Stuck(f"{what}: expected {expected}, got {found}", "32.start.23")
 
@@ -195,8 +195,8 @@ async def raises(stage: Stage) -> None:
 
 async def _raised(stage: Stage, jobid: int, nth: int, expected: dict[str, Any]) -> None:
     what = f"event exception of job {format_fluid(jobid, 'f58')}"
-    await stage.until(what, lambda: stage.count(jobid, "exception") >= nth, "32.start.24")
-    found = {key: stage.events(jobid)["exception"].get(key) for key in expected}
+    await stage.until(what, lambda: stage.seen.count(jobid, "exception") >= nth, "32.start.24")
+    found = {key: stage.seen.events(jobid)["exception"].get(key) for key in expected}
     if found != expected:
         raise Stuck(f"{what}: expected {expected}, got {found}", "32.start.28")
 
@@ -238,7 +238,7 @@ async def start_fails(stage: Stage) -> None:
         late = await stage.submit()
         await stage.event(late, "alloc")
         await seen(stage, jobs[0])
-        if stage.times_asked(topics.START_METHOD, late):
+        if stage.seen.times_asked(topics.START_METHOD, late):
             raise Stuck("a job was started, and no hello had come since an error", "32.impl.7")
         other.starts.clear()
         await other.hello()
@@ -287,7 +287,7 @@ async def said_in_vain(stage: Stage) -> None:
                 await _taken_up(stage, other, jobs[::2])
         for jobid, names in ((jobs[1], ("start", "finish", "release")), (waiting, ())):
             for kind, _ in SAID:
-                if stage.count(jobid, kind) > (kind in names):
+                if stage.seen.count(jobid, kind) > (kind in names):
                     text = f"job {format_fluid(jobid, 'f58')} has an event {kind}"
                     raise Stuck(f"{text} of what was said in vain", UNASKED)
         stage.must_wait(waiting, UNASKED)
@@ -374,7 +374,7 @@ async def killed_in_every_state(stage: Stage) -> None:
         await _started_again(other, starting, expected=False)
         await _started_again(other, ending, expected=True)
         await stage.asked(topics.SCHED_ALLOC, waiting, 2, "21.criteria.8")
-        if stage.times_asked(topics.SCHED_ALLOC, held) > 1:
+        if stage.seen.times_asked(topics.SCHED_ALLOC, held) > 1:
             raise Stuck("a job was held, and the scheduler is asked for it", "21.criteria.8")
         stage.must_wait(waiting, "27.hello.4")
         stage.must_run(running, UNHARMED)

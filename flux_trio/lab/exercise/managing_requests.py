@@ -69,7 +69,7 @@ async def out_of_range(stage: Stage) -> None:
     await stage.rejected(REFUSED, more={"system.dependencies": depends})
     for jobid in (over, *waiting):
         for name in ("exception", "urgency", "jobspec-update"):
-            if stage.count(jobid, name):
+            if stage.seen.count(jobid, name):
                 text = f"job {format_fluid(jobid, 'f58')} has an event {name}, which was refused"
                 raise Stuck(text, REFUSED)
     await stage.cancel(full)
@@ -103,7 +103,7 @@ async def of_a_guest(stage: Stage) -> None:
         await guest.call(topics.JOB_URGENCY, {"id": own, "urgency": 1})
         await stage.event(own, "urgency", "21.criteria.6")
         await seen(stage, own)
-        if stage.events(own)["exception"].get("userid") == GUEST:
+        if stage.seen.events(own)["exception"].get("userid") == GUEST:
             raise Stuck("the owner raises an exception, and it has the job's user", "21.events.35")
     stage.must_run(full, UNHARMED)
     await stage.cancel(full)
@@ -135,7 +135,7 @@ async def expedited(stage: Stage) -> None:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     before = DEFAULT
     for urgency in (EXPEDITED, 0, EXPEDITED):
-        nbefore = stage.count(waiting[1], "priority")
+        nbefore = stage.seen.count(waiting[1], "priority")
         found = await stage.call(topics.JOB_URGENCY, {"id": waiting[1], "urgency": urgency})
         if (found or {}).get("old_urgency") != before:
             raise Stuck(f"expected old_urgency {before}, got {found}")
@@ -147,7 +147,7 @@ async def expedited(stage: Stage) -> None:
 
 
 def _must_have(stage: Stage, jobid: int, priority: int) -> None:
-    found = stage.events(jobid)["priority"].get("priority")
+    found = stage.seen.events(jobid)["priority"].get("priority")
     if found != priority:
         text = f"job {format_fluid(jobid, 'f58')}: expected priority {priority}, got {found}"
         raise Stuck(text, URGENT)
@@ -164,10 +164,10 @@ async def noted(stage: Stage) -> None:
     told: dict[str, Any]
     for severity, kind, note in ((7, "other", "x" * 999), (1, "exercise", "ä, ö\tü"), (3, "z", "")):
         told = {"severity": severity, "type": kind, "note": note}
-        nbefore = stage.count(running[1], "exception")
+        nbefore = stage.seen.count(running[1], "exception")
         await stage.call(topics.JOB_RAISE, told | {"id": running[1]})
         await stage.another(running[1], "exception", nbefore)
-        found = {key: stage.events(running[1])["exception"].get(key) for key in told}
+        found = {key: stage.seen.events(running[1])["exception"].get(key) for key in told}
         if found != told:
             raise Stuck(f"event exception: expected {told}, got {found}", "21.events.34")
     for jobid in running:
@@ -314,7 +314,7 @@ async def r_not_read(stage: Stage) -> None:
         await _goes_on(stage)
     else:
         await stage.event(running[1], "resource-update", "21.events.11")
-        found = stage.events(running[1])["resource-update"].get("expiration", 0)
+        found = stage.seen.events(running[1])["resource-update"].get("expiration", 0)
         if abs(found - begin - 1200) > 2:
             raise Stuck(f"expected an expiration 1200 s after {begin}, got {found}", "21.events.11")
     await seen(stage, running[0])

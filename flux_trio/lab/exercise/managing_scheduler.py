@@ -44,14 +44,14 @@ DURATION_S: Final = 600.0
 async def seen(stage: Stage, jobid: int) -> None:
     """Wait until the program must have seen what it was told before: it logs an exception."""
     payload = {"id": jobid, "severity": 7, "type": "exercise", "note": ""}
-    nbefore = stage.count(jobid, "exception")
+    nbefore = stage.seen.count(jobid, "exception")
     await stage.call(topics.JOB_RAISE, payload)
     await stage.another(jobid, "exception", nbefore)
 
 
 def asked_for(stage: Stage, jobids: list[int]) -> list[int]:
     """Return those of the jobs that the scheduler was asked for."""
-    return [each for each in jobids if stage.times_asked(topics.SCHED_ALLOC, each)]
+    return [each for each in jobids if stage.seen.times_asked(topics.SCHED_ALLOC, each)]
 
 
 @OTHER_SCHEDULER_ACTS.act(
@@ -131,7 +131,7 @@ async def annotated(stage: Stage) -> None:
 
 async def _annotations_of(stage: Stage, jobid: int) -> Any:
     await stage.event(jobid, "alloc", "27.success.6")
-    return stage.events(jobid)["alloc"].get("annotations")
+    return stage.seen.events(jobid)["alloc"].get("annotations")
 
 
 def _must_be_equal(jobid: int, found: Any, expected: Any) -> None:
@@ -193,7 +193,7 @@ async def wrongly_ready(stage: Stage) -> None:
             await other.refused(wrong)
         await seen(stage, full)
         for each in jobs:
-            if stage.times_asked(topics.SCHED_ALLOC, each) > 1:
+            if stage.seen.times_asked(topics.SCHED_ALLOC, each) > 1:
                 raise Stuck("a scheduler is asked for a job before it is ready", "27.ready.13")
         await other.serve()
         for rank, each in enumerate(jobs, 1):
@@ -256,9 +256,9 @@ async def _none_changes(stage: Stage, other: OtherScheduler, running: list[int],
     await other.serve()
     for jobid in running:
         stage.must_run(jobid, UNASKED)
-        if stage.count(jobid, "alloc") > 1:
+        if stage.seen.count(jobid, "alloc") > 1:
             raise Stuck("a job has got resources twice", UNASKED)
-    if "alloc" in stage.events(held):
+    if "alloc" in stage.seen.events(held):
         raise Stuck("a job has got resources that nobody asked for", UNASKED)
 
 
@@ -277,7 +277,7 @@ async def granted_though_canceled(stage: Stage) -> None:
             await other.grant(request, rank)
         await other.freed(jobs[1], "27.cancel.7")
         await stage.event(jobs[1], "clean")
-        if "start" in stage.events(jobs[1]):
+        if "start" in stage.seen.events(jobs[1]):
             raise Stuck("a job was started that was canceled before", "27.cancel.7")
         await all_have(stage, jobs[::2], "start")
         await end_all(stage, other, jobs[::2])
@@ -307,7 +307,7 @@ async def alloc_fails(stage: Stage) -> None:
         await stage.event(jobs[0], "release")
         await seen(stage, jobs[1])
         # where a free has no answer, it may be over while nobody is there to hear of it
-        is_over = stage.edition.free_answer is None and "free" in stage.events(jobs[0])
+        is_over = stage.edition.free_answer is None and "free" in stage.seen.events(jobs[0])
         if (found := await other.serve()) != 3:
             raise Stuck(f"three jobs wait, and sched-ready is answered with {found}", "27.ready.12")
         if [each.get("id") for each in other.held] != ([] if is_over else [jobs[0]]):
@@ -364,7 +364,7 @@ async def expirations(stage: Stage) -> None:
         for errnum, factor in answers:
             await _update(stage, other, jobs[1], errnum, DURATION_S * factor)
         for each in jobs[::2]:
-            if "resource-update" in stage.events(each):
+            if "resource-update" in stage.seen.events(each):
                 raise Stuck("a job has another expiration that was not asked for", UNHARMED)
         await end_all(stage, other, jobs)
 
@@ -374,9 +374,9 @@ async def _update(
 ) -> None:
     """Ask for another time limit, which the scheduler answers so."""
     names = ("jobspec-update", "resource-update")
-    before = {name: stage.count(jobid, name) for name in names}
+    before = {name: stage.seen.count(jobid, name) for name in names}
     begin = (await resources_of(stage, jobid)).starttime
-    seen_s = stage.time_of(jobid, "alloc") - begin  # until the alloc event was stored
+    seen_s = stage.seen.time_of(jobid, "alloc") - begin  # until the alloc event was stored
     clause = "27.expiration.10" if errnum == Errno.EINVAL else "27.expiration.11"
     payload = {"id": jobid, "updates": {DURATION_KEY: duration}}
     is_told, unanswered = True, None
@@ -401,12 +401,12 @@ async def _update(
         raise Stuck(f"the scheduler answers {errnum}; the user is told otherwise", clause)
     await seen(stage, jobid)
     for name, count in before.items():
-        if stage.count(jobid, name) != count + is_told:
+        if stage.seen.count(jobid, name) != count + is_told:
             found = "no" if is_told else "an"
             raise Stuck(
                 f"the scheduler answers {errnum}, and there is {found} event {name}", clause
             )
-    end = stage.events(jobid).get("resource-update", {}).get("expiration", 0)
+    end = stage.seen.events(jobid).get("resource-update", {}).get("expiration", 0)
     if is_told and not -2 <= end - begin - duration <= seen_s + 2:
         text = f"expected an expiration {duration:g} s after alloc, got {end - begin:g} s"
         raise Stuck(text, "27.expiration.3")

@@ -106,7 +106,7 @@ async def _manager_restarts(stage: Stage) -> None:
         await _said_hello(stage, before)
         await _taken_up(stage, runs, long)
         await stage.event(ends, "clean", "32.start.36")
-        if "exception" not in stage.events(ends):
+        if "exception" not in stage.seen.events(ends):
             await ends_with(stage, ends, 0)
         await stage.cancel(runs)
         await is_ended(stage, runs, long)
@@ -122,7 +122,7 @@ async def _not_read(stage: Stage) -> None:
         refused = stage.refuse_next(topics.KVS_LOOKUP)
         jobid = await stage.submit(*witness.runs_for(0.1))
         stage.touched.add(jobid)
-        done = lambda: "clean" in stage.events(jobid)  # noqa: E731
+        done = lambda: "clean" in stage.seen.events(jobid)  # noqa: E731
         if await stage.until_or_end("the end of a job, or that of the program", done):
             await stage.program.kill()
             await stage.serve()
@@ -163,7 +163,7 @@ async def _ends_untold(stage: Stage) -> None:
         await _said_hello(stage, before)
         for jobid, _ in jobs:
             await stage.event(jobid, "clean", "32.start.36")
-            if "exception" not in stage.events(jobid):
+            if "exception" not in stage.seen.events(jobid):
                 await ends_with(stage, jobid, 0)
 
 

@@ -58,7 +58,7 @@ async def not_stored(stage: Stage) -> None:
     jobs = [await stage.submit(), await stage.submit(nnodes=NNODES)]
     stage.hopeless.update(jobs)  # a scheduler may give up one of them
     await stage.until(f"{topics.KVS_COMMIT} of the program", refused.is_set, "27.success.1")
-    done = lambda: all("clean" in stage.events(each) for each in jobs)  # noqa: E731
+    done = lambda: all("clean" in stage.seen.events(each) for each in jobs)  # noqa: E731
     if await stage.until_or_end("the ends of two jobs, or that of the program", done):
         await stage.program.kill()
         await stage.serve()
@@ -96,7 +96,7 @@ async def not_raised(stage: Stage) -> None:
     await stage.call(topics.RESOURCE_EXCLUDE, {"targets": str(LAST)})
     await stage.until(f"{topics.JOB_RAISE} of the program", refused.is_set, "28.shrink.4")
     await stage.cancel(running)
-    done = lambda: "clean" in stage.events(running)  # noqa: E731
+    done = lambda: "clean" in stage.seen.events(running)  # noqa: E731
     if await stage.until_or_end("the end of a job, or that of the program", done):
         await stage.program.kill()
         await stage.serve()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -20,22 +19,13 @@ from flux_trio.editions import Edition, flux_kvs
 from flux_trio.editions.kvs import Lookup
 from flux_trio.editions.rfc21 import URGENCY_DEFAULT
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, job_key, parse_r
 from flux_trio.lab.exercise.program import Driven
 from flux_trio.lab.exercise.refusing import RefusingRouter
-from flux_trio.messages import (
-    Flag,
-    FluxError,
-    Message,
-    Payload,
-    Request,
-    Response,
-    service_of,
-    topics,
-)
+from flux_trio.lab.exercise.seen import Seen
+from flux_trio.messages import Flag, FluxError, Payload, topics
 from flux_trio.protocols import JobFlag
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 LONG_S: Final = 3600.0
 """How long a job runs that its act ends, in seconds."""
@@ -50,27 +40,11 @@ REFUSED: Final = "invariant.wrong-requests-refused"
 UNASKED: Final = "invariant.unasked-answers-ignored"
 TOLD_TO_END: Final = "invariant.tasks-told-to-end"
 
-_NAMED_MAX: Final = 3  # jobs that a cause names
-
 LOOK_S: Final = 0.1
 """How often, in seconds, a stage looks whether the program runs, and whether it is idle."""
 
 Visit = Callable[..., AbstractAsyncContextManager[Handle]]
 """A function that opens a further client of the instance: a name, and the owner's or a `userid`."""
-
-_LAST: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
-    topics.SCHED_ALLOC: lambda answer: answer.get("type") != AllocType.ANNOTATE,
-    topics.SCHED_FREE: lambda _answer: True,
-    topics.START_METHOD: lambda answer: (
-        answer.get("type") == StartType.RELEASE and answer.get("data", {}).get("final") is True
-    ),
-}
-"""Requests about a job to the program, and whether a response is the last one to them."""
-
-
-def _any_name(topic: str) -> str:
-    """Return a topic as acts know it: an execution service has the name that it chooses."""
-    return topics.START_METHOD if topic.endswith(f".{topics.START_METHOD}") else topic
 
 
 class Stuck(Exception):
@@ -124,82 +98,10 @@ class Stage:
         """Jobs that may be denied, or lose what they have."""
         self.touched: set[int] = set()
         """Jobs to which an act has done something that ends them; no other job may be harmed."""
-        self.executor = ""
-        """The service that was asked last to start a job."""
         self._handle = handle
-        self._events: dict[int, dict[str, Mapping[str, Any]]] = {}
-        self._times: dict[tuple[int, str], float] = {}  # of the last event of each name
-        self._stamps: dict[int, list[float]] = {}  # what stands in the events of each job
-        self._counts: Counter[tuple[int, str]] = Counter()  # of the events of each name
-        self._harms: dict[int, Mapping[str, Any]] = {}  # the first fatal exception of each job
-        self._starts: list[int] = []  # the jobs in the order of their alloc events
-        self._asked: Counter[tuple[str, object]] = Counter()  # topics and job ids of requests
-        self._jobspecs: dict[tuple[str, object], object] = {}  # of the last of those
-        self._answered: Counter[str] = Counter()
-        self._taken: Counter[str] = Counter()  # requests that were received, by topic
-        self._answers: dict[tuple[str, object], object] = {}  # types of last answers, of a job
-        self._told: Counter[tuple[str, object, object]] = Counter()  # answers: topic, id, type
-        self._open: dict[int, dict[str, bool]] = {}
-        """By job: requests without their last answer, and whether the program is to answer them."""
-        self._ended_rpcs: set[tuple[tuple[str, ...], int]] = set()
-        """Routes and matchtags of requests to the program that have their last answer."""
-        self._twice: list[str] = []  # topics of answers after the last one
-        self._freed: Counter[object] = Counter()  # by job: final sched.free since a hello
+        self.seen = Seen(router.is_program, edition)
         self._news = trio.Event()
         self._waits: list[_Wait] = []
-
-    def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
-        if record.kind == Kind.EVENT and record.data is not None:
-            jobid, name = record.data["id"], record.data["name"]
-            context = record.data.get("context") or {}
-            self._events.setdefault(jobid, {})[name] = context
-            self._times[jobid, name] = record.t
-            self._stamps.setdefault(jobid, []).append(record.data.get("timestamp", record.t))
-            self._counts[jobid, name] += 1
-            if name == "exception" and context.get("severity") == 0:
-                self._harms.setdefault(jobid, context)
-            if name == "alloc":
-                self._starts.append(jobid)
-        elif record.kind == Kind.SEND:
-            self._sent(record.message, record.party)
-        elif isinstance(record.message, Request):
-            self._taken[record.message.topic] += 1
-        self._news.set()
-
-    def _sent(self, message: Message | None, party: str) -> None:
-        if isinstance(message, Request | Response):
-            self._count_answers(message, party)
-        match message:
-            case Request(topics.SCHED_HELLO):
-                self._freed.clear()
-            case Request(named, {"id": jobid, **rest}):
-                topic = _any_name(named)
-                if topic == topics.START_METHOD:
-                    self.executor = service_of(named)
-                self._asked[topic, jobid] += 1
-                self._jobspecs[topic, jobid] = rest.get("jobspec")
-                self._freed[jobid] += topic == topics.SCHED_FREE and rest.get("final") is True
-                if topic in _LAST and (topic != topics.SCHED_FREE or self.edition.free_answer):
-                    is_to_program = not self._router.is_program(party)
-                    self._open.setdefault(int(jobid), {})[topic] = is_to_program
-            case Response(named, payload, errnum=0):
-                topic = _any_name(named)
-                self._answered[topic] += 1
-                if isinstance(payload, dict):
-                    self._told[topic, payload.get("id"), str(payload.get("type"))] += 1
-                if topic in _LAST and isinstance(payload, dict) and _LAST[topic](payload):
-                    self._open.get(payload.get("id", 0), {}).pop(topic, None)
-                    self._answers[topic, payload.get("id")] = payload.get("type")
-
-    def _count_answers(self, message: Request | Response, party: str) -> None:
-        rpc = (tuple(message.routes), message.matchtag)
-        if isinstance(message, Request):
-            self._ended_rpcs.discard(rpc)
-        elif message.matchtag and message.ends_rpc and self._router.is_program(party):
-            if rpc in self._ended_rpcs:
-                self._twice.append(message.topic)
-            self._ended_rpcs.add(rpc)
 
     @asynccontextmanager
     async def visit(self, name: str, userid: int | None = None) -> AsyncIterator[Handle]:
@@ -212,6 +114,11 @@ class Stage:
     def refuse_next(self, topic: str) -> trio.Event:
         """Refuse the program's next request to `topic`; return what is set when it has come."""
         return self._router.refuse_next(topic)
+
+    def observe(self, record: Record) -> None:
+        """Take the next record of the trace."""
+        self.seen.observe(record)
+        self._news.set()
 
     # --- waiting
 
@@ -282,7 +189,7 @@ class Stage:
     @property
     def nready(self) -> int:
         """The number of times that the program has begun to serve."""
-        return self._answered[self.ready_topic]
+        return self.seen.answered[self.ready_topic]
 
     async def ready(self, before: int) -> None:
         """Wait until the program has begun to serve more than `before` times. Raises Stuck."""
@@ -292,32 +199,21 @@ class Stage:
         """Wait until a job has the event `name`. Raises Stuck, which names what is not answered."""
         what = f"event {name} of job {format_fluid(jobid, 'f58')}"
         try:
-            await self.until(what, lambda: name in self.events(jobid), clause, more_s)
+            await self.until(what, lambda: name in self.seen.events(jobid), clause, more_s)
         except Stuck as stuck:
-            raise Stuck(f"{stuck}{self._cause(jobid)}", stuck.clause) from None
+            raise Stuck(f"{stuck}{self.seen.cause(jobid)}", stuck.clause) from None
 
     async def another(self, jobid: int, name: str, nbefore: int, clause: str = "") -> None:
         """Wait until a job has more than `nbefore` events `name`. Raises Stuck."""
         what = f"event {name} of job {format_fluid(jobid, 'f58')}"
-        await self.until(what, lambda: self.count(jobid, name) > nbefore, clause)
-
-    def _cause(self, jobid: int) -> str:
-        """Return what the program has not answered of a job, or of the jobs before it."""
-        asked_of_it = [topic for topic, is_its in self._open.get(jobid, {}).items() if is_its]
-        unanswered = " and ".join(asked_of_it)
-        cause = f"; the program has not answered {unanswered} of this job" if unanswered else ""
-        unfreed = [each for each, asked in self._open.items() if topics.SCHED_FREE in asked]
-        if unfreed and topics.SCHED_ALLOC in asked_of_it:
-            names = ", ".join(format_fluid(each, "f58") for each in unfreed[:_NAMED_MAX])
-            cause += f", nor {topics.SCHED_FREE} of {len(unfreed)} others ({names})"
-        return cause
+        await self.until(what, lambda: self.seen.count(jobid, name) > nbefore, clause)
 
     async def end_program(self, service: str) -> None:
         """End the program, and wait until `service` knows that it has gone. Raises Stuck."""
         topic = topics.disconnect_of(service)
-        before = self._taken[topic]
+        before = self.seen.taken[topic]
         await self.program.end()
-        await self.until(f"{topic} of the program", lambda: self._taken[topic] > before)
+        await self.until(f"{topic} of the program", lambda: self.seen.taken[topic] > before)
 
     async def left(self, refused: str, clause: str) -> None:
         """Wait until the program has ended, since `refused` was refused. Raises Stuck.
@@ -334,24 +230,12 @@ class Stage:
     async def asked(self, topic: str, jobid: int, times: int = 1, clause: str = "") -> None:
         """Wait until the program has been asked something about a job so often. Raises Stuck."""
         what = f"{topic} of job {format_fluid(jobid, 'f58')}"
-        await self.until(what, lambda: self._asked[topic, jobid] >= times, clause)
-
-    def times_asked(self, topic: str, jobid: int) -> int:
-        """Return how often somebody was asked something about a job."""
-        return self._asked[topic, jobid]
-
-    def jobspec_asked(self, topic: str, jobid: int) -> object:
-        """Return the jobspec of the last request of a kind about a job, None if it has none."""
-        return self._jobspecs.get((topic, jobid))
+        await self.until(what, lambda: self.seen.times_asked(topic, jobid) >= times, clause)
 
     async def answered(self, topic: str, jobid: int, clause: str = "") -> None:
         """Wait until the program has given its last answer about a job. Raises Stuck."""
         what = f"answer to {topic} of job {format_fluid(jobid, 'f58')}"
-        await self.until(what, lambda: topic not in self._open.get(jobid, ()), clause)
-
-    def told(self, topic: str, jobid: int, kind: str) -> int:
-        """Return how often the program has answered with this type about a job."""
-        return self._told[topic, jobid, str(kind)]
+        await self.until(what, lambda: not self.seen.is_open(topic, jobid), clause)
 
     async def canceled(self, jobid: int) -> None:
         """Cancel a job that has to wait, and wait for the answer to its sched.alloc, which has to
@@ -361,7 +245,7 @@ class Stage:
         await self.asked(topics.SCHED_ALLOC, jobid)
         await self.cancel(jobid)
         await self.answered(topics.SCHED_ALLOC, jobid, clause)
-        if (found := self._answers.get((topics.SCHED_ALLOC, jobid))) != AllocType.CANCEL:
+        if (found := self.seen.answers.get((topics.SCHED_ALLOC, jobid))) != AllocType.CANCEL:
             text = f"job {format_fluid(jobid, 'f58')}: type {found} answers its cancel; expected 3"
             raise Stuck(text, clause)
 
@@ -371,11 +255,11 @@ class Stage:
         for jobid in self.jobs:
             await self.event(jobid, "clean")
         self.none_is_harmed()
-        if twice := next((each for each, times in self._freed.items() if times > 1), None):
+        if twice := next((each for each, times in self.seen.freed.items() if times > 1), None):
             text = f"job {twice} was freed again after its final {topics.SCHED_FREE}"
             raise Stuck(text, "27.impl.9")
-        if self._twice:
-            raise Stuck(f"{self._twice[0]} was answered once more after its last answer", ONCE)
+        if self.seen.twice:
+            raise Stuck(f"{self.seen.twice[0]} was answered once more after its last answer", ONCE)
         self.jobs.clear()
 
     def none_is_harmed(self) -> None:
@@ -383,59 +267,43 @@ class Stage:
         for jobid in self.jobs:
             if jobid not in self.hopeless:
                 self.must_have_been_possible(jobid)
-            if jobid in self._harms and jobid not in self.hopeless | self.touched:
-                found = self._harms[jobid]
+            if jobid in self.seen.harms and jobid not in self.hopeless | self.touched:
+                found = self.seen.harms[jobid]
                 text = f"job {format_fluid(jobid, 'f58')} was to run on, and has an exception"
                 what = f"{found.get('type')}: {found.get('note', '')}"
                 raise Stuck(f"{text} of type {what}", UNHARMED)
 
     def must_have_been_possible(self, jobid: int) -> None:
         """Raise Stuck if a job was denied, although the machine is large enough for it."""
-        if self._answers.get((topics.SCHED_ALLOC, jobid)) == AllocType.DENY:
+        if self.seen.answers.get((topics.SCHED_ALLOC, jobid)) == AllocType.DENY:
             text = f"job {format_fluid(jobid, 'f58')} fits on the machine, and was denied"
             raise Stuck(text, "28.criteria.3")
-
-    def events(self, jobid: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return a job's events so far: the names, each with the context of the last one."""
-        return self._events.get(jobid, {})
-
-    def count(self, jobid: int, name: str) -> int:
-        """Return how many events `name` a job has had."""
-        return self._counts[jobid, name]
-
-    def time_of(self, jobid: int, name: str) -> float:
-        """Return when a job had its last event `name`, in seconds since the Unix epoch."""
-        return self._times[jobid, name]
-
-    def timestamps(self, jobid: int) -> list[float]:
-        """Return what stands in a job's events as their times, in the order of the events."""
-        return self._stamps.get(jobid, [])
 
     def said_once(self, jobs: Iterable[int], names: Sequence[str]) -> None:
         """Raise Stuck if a job has an event twice that it may have once."""
         for jobid in jobs:
             for name in names:
-                if (found := self.count(jobid, name)) > 1:
+                if (found := self.seen.count(jobid, name)) > 1:
                     text = f"job {format_fluid(jobid, 'f58')} has {found} events {name}; expected 1"
                     raise Stuck(text, "21.states.5")
 
     def must_run(self, jobid: int, clause: str) -> None:
         """Raise Stuck if a job that runs was ended by somebody."""
-        if jobid in self._harms or "finish" in self.events(jobid):
-            how = "a fatal exception" if jobid in self._harms else "the event finish"
+        if jobid in self.seen.harms or "finish" in self.seen.events(jobid):
+            how = "a fatal exception" if jobid in self.seen.harms else "the event finish"
             text = f"job {format_fluid(jobid, 'f58')} was to run on, and has {how}"
             raise Stuck(text, clause)
 
     def must_wait(self, jobid: int, clause: str) -> None:
         """Raise Stuck if a job has got resources, or was denied them."""
         self.must_have_been_possible(jobid)
-        if "alloc" in self.events(jobid):
+        if "alloc" in self.seen.events(jobid):
             text = f"job {format_fluid(jobid, 'f58')} was to wait, and has got resources"
             raise Stuck(text, clause)
 
     def started_in(self, order: Sequence[int], clause: str) -> None:
         """Raise Stuck unless these jobs have got their resources in this order."""
-        found = [each for each in self._starts if each in order]
+        found = [each for each in self.seen.starts if each in order]
         if found != list(order):
             expected, came = (", ".join(format_fluid(e, "f58") for e in s) for s in (order, found))
             raise Stuck(f"jobs got resources in the order {came}; expected {expected}", clause)
@@ -515,9 +383,9 @@ class Stage:
 
     async def _until_it_serves(self, how: str, module: str) -> None:
         topic = self.first_answer_to(module)
-        before = self._answered[topic]
+        before = self.seen.answered[topic]
         await self.call(how, {"name": module})
-        await self.until(f"answer to {topic}", lambda: self._answered[topic] > before)
+        await self.until(f"answer to {topic}", lambda: self.seen.answered[topic] > before)
 
     @staticmethod
     def first_answer_to(module: str) -> str:
@@ -536,7 +404,7 @@ class Stage:
         try:
             await self.call(topics.JOB_RAISE, payload)
         except FluxError:
-            if "clean" not in self.events(jobid):
+            if "clean" not in self.seen.events(jobid):
                 raise
 
     async def call(
