@@ -56,6 +56,25 @@ def test_refusal_without_a_matchtag_is_of_a_job_that_asked_alone(is_alone: bool)
     assert ("27.expiration.10" in found) == is_alone
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_refusal_without_a_matchtag_ends_when_the_job_may_have_got_another_answer(
+    is_alone: bool,
+) -> None:
+    """27.expiration.10: the job asks again, beside another one, and both are allowed."""
+    request = Request(topics.SCHED_EXPIRATION, PROPOSAL, routes=(MANAGER,))
+    other = msgspec.structs.replace(request, payload={"id": 8})
+    no = Response(topics.SCHED_EXPIRATION, "no", Errno.EINVAL, routes=(MANAGER,))
+    yes = Response(topics.SCHED_EXPIRATION, None, 0, routes=(MANAGER,))
+    again = [] if is_alone else [request, other]
+    asked = [made(MANAGER, SCHED, each) for each in again]
+    answered = [made(SCHED, MANAGER, yes) for _ in again]
+    refused = (made(MANAGER, SCHED, request), made(SCHED, MANAGER, no))
+    update = made_event(JOB, "resource-update", expiration=PROPOSAL["expiration"])
+    trace = hand_made(*ATTACHED, *EVENTS, *refused, *asked, *answered, update)
+    found = [each.clause for each in judge(trace, ROUTED_RULES, cut=True).violations]
+    assert ("27.expiration.10" in found) == is_alone
+
+
 LOADED_AGAIN = [made_note(Kind.MODULE.value, "broker", module=MANAGER, what=what) for what in ENDED]
 LEFT = [made(SCHED, MANAGER, Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE))]
 
@@ -81,7 +100,15 @@ def test_answer_that_comes_as_the_last_update_is_answered_may_lead_to_an_event(
     done = made(MANAGER, OWNER, Response(topics.JOB_UPDATE, None, 0, 1, routes=(OWNER,)))
     turn = [made(MANAGER, OWNER, Event("said")), made(OWNER, MANAGER, Event("told"))]
     updated = made_event(JOB, "resource-update", expiration=0)
-    steps = [UPDATE, ASKED, again, ALLOWED, updated, too, *(turn if is_handled else [])]
+    steps: list[Trace | Record] = [
+        UPDATE,
+        ASKED,
+        again,
+        ALLOWED,
+        updated,
+        too,
+        *(turn if is_handled else []),
+    ]
     trace = hand_made(*ATTACHED, *EVENTS, *steps, done, updated)
     trace = [msgspec.structs.replace(each, t=trace[0].t) for each in trace]
     found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
@@ -94,12 +121,12 @@ REFUSES = made(SCHED, MANAGER, NO)
 UPDATED = made_event(JOB, "resource-update", expiration=PROPOSAL["expiration"])
 RENAMED = {"id": JOB, "updates": {"attributes.system.job.name": "other"}}
 RENAME = made(OWNER, MANAGER, Request(topics.JOB_UPDATE, RENAMED, 1, routes=(OWNER,)))
-REFUSED_TO_NOBODY = {
+REFUSED_TO_NOBODY: dict[str, tuple[Trace | Record, ...]] = {
     "the update was logged": (UPDATE, UPDATED, *ATTACHED, ASKED, REFUSES, DONE),
     "the update was agreed upon": (UPDATE, *ATTACHED, ASKED, REFUSES, UPDATED, DONE),
     "the update is of the name": (*ATTACHED, RENAME, ASKED, REFUSES, DONE),
 }
-REFUSED_TO_AN_UPDATE = {
+REFUSED_TO_AN_UPDATE: dict[str, tuple[Trace | Record, ...]] = {
     "logged": (*ATTACHED, UPDATE, ASKED, REFUSES, UPDATED),
     "answered": (*ATTACHED, UPDATE, ASKED, REFUSES, DONE),
 }

@@ -116,7 +116,7 @@ def _answered(record: Record, seen: Seen) -> Iterable[tuple[int | None, Refusal 
         return [(job_id(record), None)]
     asked: tuple[ExpirationRequest, ...] = seen.at(OPEN) or ()
     if len(asked) != 1 or asked[0].jobid is None:
-        return []
+        return [(each.jobid, None) for each in asked]  # it may be the answer to any of them
     is_refused = errnum(record) not in (0, Errno.ENOSYS)
     refusal = Refusal(record.n, asked[0].expiration, errnum(record))
     return [(asked[0].jobid, refusal if is_refused else None)]
