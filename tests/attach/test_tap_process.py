@@ -38,7 +38,9 @@ class Tapping:
 
 
 @asynccontextmanager
-async def tapping(tmp_path: Path, path: str, *args: str) -> AsyncIterator[Tapping]:
+async def tapping(
+    tmp_path: Path, path: str, *args: str, at_once: tuple[Request, ...] = ()
+) -> AsyncIterator[Tapping]:
     async with broker(tmp_path / "local", {"module.status": None}) as peer:
         found = Tapping(peer)
 
@@ -49,7 +51,8 @@ async def tapping(tmp_path: Path, path: str, *args: str) -> AsyncIterator[Tappin
             nursery.start_soon(run)
             await wait_all_tasks_blocked()
             told = {"args": list(args), "attrs": {"rank": "0"}, "conf": {}, "uuid": "u"}
-            peer.send(Request("welcome", {**told, "name": "greeter"}))
+            for each in (Request("welcome", {**told, "name": "greeter"}), *at_once):
+                peer.send(each)
             yield found
 
 
@@ -66,9 +69,9 @@ async def test_the_module_gets_its_own_arguments_and_all_messages_are_recorded(
 ) -> None:
     trace = tmp_path / "trace.jsonl"
     orders = (f"tap-loader={loader}", f"tap-trace={trace}", "tap-duplicate=tx,response,greeter.*")
-    async with tapping(tmp_path, str(GREETER), *orders, "salut") as found:
+    asked = Request("greeter.hello", {}, 5, userid=7, routes=("client",))
+    async with tapping(tmp_path, str(GREETER), *orders, "salut", at_once=(asked,)) as found:
         assert await found.status() == {"status": 1}
-        found.peer.send(Request("greeter.hello", {}, 5, userid=7, routes=("client",)))
         answers = [await found.peer.until("greeter.hello") for _ in range(2)]
         assert [each.payload for each in answers] == [{"text": "salut, user 7"}] * 2
         found.peer.send(Request("greeter.shutdown", flags=4))

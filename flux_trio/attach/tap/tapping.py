@@ -61,16 +61,24 @@ class TapEnd:
 
     async def receive(self) -> list[Frame]:
         """Return the frames that came, [] at the end. Raises RemoteProtocolError."""
-        while True:
-            try:
-                data = await self.stream.receive_some(READ_BYTES)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return []
-            if not data:
-                return []
-            self._reader.feed(data)
-            if frames := list(self._reader.frames()):
-                return frames
+        while not (frames := list(self._reader.frames())) and await self._read():
+            pass
+        return frames
+
+    async def receive_first(self) -> Frame | None:
+        """Return the next frame alone, None at the end. Raises RemoteProtocolError."""
+        while (frame := next(self._reader.frames(), None)) is None and await self._read():
+            pass
+        return frame
+
+    async def _read(self) -> bool:
+        """Wait for bytes; return whether some have come."""
+        try:
+            data = await self.stream.receive_some(READ_BYTES)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        self._reader.feed(data)
+        return bool(data)
 
     async def send(self, frames: Iterable[Frame]) -> None:
         """Send the frames; nothing if the other end has gone."""
@@ -172,29 +180,29 @@ async def run_tap(uri: str, path: str) -> int:
     """
     async with await open_stream(uri, retries=0) as stream:
         broker = TapEnd(stream)
-        frames = await broker.receive()
-        if not frames:
+        first = await broker.receive_first()  # the tap passes on what has come with it
+        if first is None:
             raise EndOfConnection("the broker has closed the connection before its welcome")
-        welcome = welcome_of(to_message(frames[0]))
+        welcome = welcome_of(to_message(first))
         try:
             orders = parse_orders(welcome.args)
             command = loader_command(orders.loader, path, LOADER_ORDER)
             with unwrapping(FormatError, OSError):
-                return await _run(broker, frames, welcome, orders, command)
+                return await _run(broker, first, welcome, orders, command)
         except (FormatError, OSError) as error:
             await _fail(stream, welcome, error)
             return 1
 
 
 async def _run(
-    broker: TapEnd, first: list[Frame], welcome: Welcome, orders: Orders, command: list[str]
+    broker: TapEnd, first: Frame, welcome: Welcome, orders: Orders, command: list[str]
 ) -> int:
-    payload = first[0].payload or b""
+    payload = first.payload or b""
     passed = msgspec.json.decode(payload.removesuffix(b"\0"))
     passed["args"] = list(orders.args)
-    first[0] = structs.replace(first[0], payload=msgspec.json.encode(passed) + b"\0")
+    first = structs.replace(first, payload=msgspec.json.encode(passed) + b"\0")
     async with _account(orders, welcome) as account, _started(command) as (process, module):
-        await module.send(first)
+        await module.send([first])
         await Tap(broker, module, welcome.name, TapCore(orders.rules), account).run()
         await module.stream.aclose()  # by this the module learns that the broker has gone
         with trio.move_on_after(ENDING_S):
