@@ -11,9 +11,10 @@ import atexit
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, wait
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -136,16 +137,9 @@ async def open_instance(
     cannot do without: then the block is cancelled. Errors of the block are raised as they are.
     """
     wanted = _config(config, nodes, cores, policy, edition, simulate=simulate)
-    sources = plugin_sources(plugins)
-    with ExitStack() as opened:
-        directory = _directory(opened, statedir, wanted.edition)
-        given = _surroundings(wanted, directory, sources)
-        if trio.lowlevel.in_trio_run():
-            async with _running(wanted, given, lasting=statedir is not None):
-                yield Embedded(directory)
-        else:
-            async with _beside(wanted, given, lasting=statedir is not None):
-                yield Embedded(directory)
+    opening = partial(_opened, wanted, plugin_sources(plugins), statedir)
+    async with opening() if trio.lowlevel.in_trio_run() else _beside(opening) as embedded:
+        yield embedded
 
 
 class StartedInstance:
@@ -290,6 +284,18 @@ def _surroundings(config: Config, directory: Path, plugins: Iterable[PluginSourc
 
 
 @asynccontextmanager
+async def _opened(
+    config: Config, plugins: Iterable[PluginSource], statedir: str | os.PathLike[str] | None
+) -> AsyncIterator[Embedded]:
+    """Run the instance in this Trio run; the directory is its own until it has ended."""
+    with ExitStack() as opened:
+        directory = _directory(opened, statedir, config.edition)
+        given = _surroundings(config, directory, plugins)
+        async with _running(config, given, lasting=statedir is not None):
+            yield Embedded(directory)
+
+
+@asynccontextmanager
 async def _running(
     config: Config, given: Surroundings, *, lasting: bool
 ) -> AsyncIterator[Instance]:
@@ -315,11 +321,14 @@ async def _running(
 
 
 @asynccontextmanager
-async def _beside(config: Config, given: Surroundings, *, lasting: bool) -> AsyncIterator[None]:
-    """Run the instance in a thread of its own, while the block runs in this event loop."""
-    loop = LoopThread(
-        "flux-trio instance", lambda: _running(config, given, lasting=lasting), trio.run
-    )
+async def _beside(
+    opening: Callable[[], AbstractAsyncContextManager[Embedded]],
+) -> AsyncIterator[Embedded]:
+    """Run the instance in a thread of its own, while the block runs in this event loop.
+
+    A second cancel of asyncio is not kept waiting for its end: it goes on to end in its thread.
+    """
+    loop = LoopThread("flux-trio instance", opening, trio.run)
     loop.begin()
     try:
         await anyio.to_thread.run_sync(wait, [loop.opened], abandon_on_cancel=True)
@@ -327,7 +336,7 @@ async def _beside(config: Config, given: Surroundings, *, lasting: bool) -> Asyn
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_watch, loop.ended)
                 if loop.opened.exception() is None:
-                    yield
+                    yield loop.opened.result()
                     tasks.cancel_scope.cancel()
     finally:
         loop.let_end()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from flux_trio import embedding, jobtap
 from flux_trio.client import ClientError, command_jobspec
 from flux_trio.embedding import Embedded, InstanceFailed, open_instance, start_instance
 from flux_trio.formats import FormatError, Jobspec
+from flux_trio.instance import Instance
 from flux_trio.messages import FluxError
 from flux_trio.store.sqlite_store import SqliteStore
 from tests.support.instance import DEADLINE_S
@@ -221,6 +223,49 @@ def test_a_block_that_fails_while_the_instance_ends_hears_why_it_ends(
             anyio.run(main, backend="asyncio")
     finally:
         thread_is_waited_for.set()
+
+
+def test_directory_is_taken_until_the_instance_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    "Also if asyncio does not wait for that: a task that is cancelled twice ends at once."
+    run_instance = embedding.run_instance
+    is_ending, may_end = threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def slow_to_end(*given: Any) -> AsyncIterator[Instance]:
+        async with run_instance(*given) as instance:
+            yield instance
+        is_ending.set()
+        await trio.to_thread.run_sync(may_end.wait, DEADLINE_S)
+
+    async def main() -> None:
+        is_open = asyncio.Event()
+
+        async def keep_open() -> None:
+            async with open_instance(statedir=tmp_path, simulate=True):
+                is_open.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(keep_open())
+        await is_open.wait()
+        task.cancel()
+        await asyncio.to_thread(is_ending.wait, DEADLINE_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(InstanceFailed, match="an instance runs there"):
+            async with open_instance(statedir=tmp_path):
+                pass
+
+    monkeypatch.setattr(embedding, "run_instance", slow_to_end)
+    try:
+        asyncio.run(main())
+    finally:
+        may_end.set()
+        for thread in threading.enumerate():
+            if thread.name == "flux-trio instance":
+                thread.join(DEADLINE_S)
 
 
 @pytest.mark.parametrize(
