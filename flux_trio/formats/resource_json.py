@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType, convert
 
 from flux_trio.formats.characters import check_property_name
 from flux_trio.formats.errors import MISSING, FormatError, Words
 from flux_trio.formats.fields import (
+    COUNT_MAX,
     EXACT_MAX,
     Object,
     as_object,
@@ -38,8 +39,8 @@ WRITER_DEFAULT: Final = "fluxion"  # 20.scheduling.4
 CACHED_CHARS_MAX: Final = 64
 """Idsets and hostlists up to that length are kept as they were read: they repeat in most R."""
 
-CACHED_BYTES_MAX: Final = 256
-"""The resources of an R up to that size are kept as they were read: many jobs get the same."""
+CACHED_ENTRIES_MAX: Final = 4
+"""The resources of an R with as few entries are kept as they were read: many jobs get the same."""
 
 CACHED_BITS_MAX: Final = 256
 """The text of a set of ids below this is kept, and of the nodelist of as few hosts as four."""
@@ -59,11 +60,24 @@ class Parts(NamedTuple):
     scheduling: Mapping[str, object] | None
 
 
-class _PlainExecution(msgspec.Struct, forbid_unknown_fields=True):
-    """The `execution` of an R without properties; its resources are read later, or known."""
+_Short: TypeAlias = Annotated[str, Meta(max_length=CACHED_CHARS_MAX)]
 
-    R_lite: msgspec.Raw
-    nodelist: msgspec.Raw
+
+class _PlainChildren(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    core: _Short
+    gpu: _Short | UnsetType = UNSET
+
+
+class _PlainEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rank: _Short
+    children: _PlainChildren
+
+
+class _PlainExecution(msgspec.Struct, forbid_unknown_fields=True):
+    """The `execution` of an R without properties, of few resources."""
+
+    R_lite: Annotated[tuple[_PlainEntry, ...], Meta(max_length=CACHED_ENTRIES_MAX)]
+    nodelist: Annotated[tuple[_Short, ...], Meta(max_length=CACHED_ENTRIES_MAX)]
     starttime: int | float = 0
     expiration: int | float = 0
     nslots: int | float | UnsetType = UNSET
@@ -76,19 +90,20 @@ class _PlainR(msgspec.Struct, forbid_unknown_fields=True):
     execution: _PlainExecution
 
 
-def read_text(text: bytes) -> Parts:
-    """Read R from JSON; FormatError names the field."""
-    return _read_plain(text) or read(text)
+def read(value: object, *, own_widths: bool = False) -> Parts:
+    """Read R from decoded JSON or bytes of JSON; FormatError names the field.
+
+    `own_widths` as in `hostlist.host_parts`.
+    """
+    return _read_plain(value, own_widths) or _read_any(value, own_widths)
 
 
-def _read_plain(text: bytes) -> Parts | None:
-    """Read a short R without properties; None for any other, and for what `read` may refuse."""
-    if len(text) > 2 * CACHED_BYTES_MAX:
-        return None
+def _read_plain(value: object, own_widths: bool) -> Parts | None:
+    """Read a short R without properties; None for any other, and for what is refused."""
     try:
-        plain = _decode_plain(text)
+        plain = _decode_plain(value) if isinstance(value, bytes) else convert(value, _PlainR)
         execution = plain.execution
-        places = _places(bytes(execution.R_lite), bytes(execution.nodelist))
+        places = _places(execution.R_lite, execution.nodelist, own_widths)
     except (msgspec.MsgspecError, FormatError, RecursionError, UnicodeError):
         return None
     start, end, nslots = execution.starttime, execution.expiration, execution.nslots
@@ -98,27 +113,24 @@ def _read_plain(text: bytes) -> Parts | None:
         return None
     if nslots is UNSET:
         return Parts(*places, {}, None, float(start), float(end), None)
-    if type(nslots) is int and nslots >= 1:
+    if type(nslots) is int and 1 <= nslots <= COUNT_MAX:
         return Parts(*places, {}, nslots, float(start), float(end), None)
     return None
 
 
 @lru_cache(maxsize=1024)
-def _places(entries: bytes, nodelist: bytes) -> tuple[Groups, tuple[str, ...]]:
-    """Read `R_lite` and `nodelist`. Raises FormatError, or MsgspecError if they are no arrays."""
-    groups = _read_groups(_decode_list(entries))
-    return groups, _read_nodelist(_decode_list(nodelist), all_ranks(groups))
+def _places(
+    entries: tuple[_PlainEntry, ...], nodelist: tuple[str, ...], own_widths: bool
+) -> tuple[Groups, tuple[str, ...]]:
+    """Read `R_lite` and `nodelist`. Raises FormatError."""
+    groups = _read_groups(msgspec.to_builtins(entries))
+    return groups, _read_nodelist(list(nodelist), all_ranks(groups), own_widths)
 
 
 _decode_plain: Final = msgspec.json.Decoder(_PlainR).decode
-_decode_list: Final = msgspec.json.Decoder(list[object]).decode
 
 
-def read(value: object, *, own_widths: bool = False) -> Parts:
-    """Read R from decoded JSON or bytes of JSON; FormatError names the field.
-
-    `own_widths` as in `hostlist.host_parts`.
-    """
+def _read_any(value: object, own_widths: bool) -> Parts:
     top = document(value)
     version = top.get("version", MISSING)
     if type(version) is not int or version != VERSION:

@@ -60,8 +60,6 @@ class ResourceSet:
         With `own_widths` hostlists are read as flux-core does (readings: Hostlist widths).
         """
         try:
-            if isinstance(value, bytes) and not own_widths:
-                return cls(*resource_json.read_text(value))
             return cls(*resource_json.read(value, own_widths=own_widths))
         except FormatError as error:
             raise error.at(where) from None

@@ -271,6 +271,8 @@ def test_nslots_is_a_positive_integer(nslots: object) -> None:
     r = r_object()
     r["execution"]["nslots"] = nslots
     assert complaint(r).startswith("execution.nslots: expected an integer of at least 1, got ")
+    r["execution"]["nslots"] = 2**31
+    assert complaint(r).startswith("execution.nslots: expected an integer of at most 2147483647")
 
 
 def test_r_that_is_no_allocation_has_no_nslots() -> None:

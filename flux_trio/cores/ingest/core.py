@@ -261,6 +261,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     def _configure(self, request: Request) -> None:
         """job-ingest.config-reload: new jobs get the defaults of another configuration."""
         self._submissions.config = configuration_in(request)
+        self._feasibility.configured()
         self._outbox.send(respond(request))
 
     def _check_room(self) -> None:

@@ -37,7 +37,7 @@ class FeasibilityAsked(msgspec.Struct, frozen=True):
 class Round(msgspec.Struct):
     """The submissions of a turn, and what is said of them."""
 
-    entries: list[tuple[bytes, Request]] = msgspec.field(default_factory=list)
+    entries: list[tuple[bytes, Request, New]] = msgspec.field(default_factory=list)
     unanswered: set[bytes] = msgspec.field(default_factory=set)
     refusals: dict[bytes, str] = msgspec.field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Feasibility(Part):
         system = new.jobspec["attributes"]["system"]
         wanted = msgspec.json.encode((new.jobspec["resources"], system.get("constraints")))
         self._asking.setdefault(wanted, new.jobspec)
-        self.rounds.setdefault(self.last + 1, Round()).entries.append((wanted, request))
+        self.rounds.setdefault(self.last + 1, Round()).entries.append((wanted, request, new))
         return True
 
     def end_turn(self) -> None:
@@ -95,16 +95,24 @@ class Feasibility(Part):
             if oldest.unanswered or number > self.last:
                 break
             del self.rounds[number]
-            for wanted, request in oldest.entries:
-                try:
-                    if refusal := oldest.refusals.get(wanted):
-                        raise FluxError(Errno.EINVAL, refusal)
-                    taken.append((request, self._submissions.read(request)))
-                except FluxError as error:  # of `read` if the configuration has changed meanwhile
-                    self._outbox.send(respond_error(request, error.errnum, error.text))
+            for wanted, request, new in oldest.entries:
+                if refusal := oldest.refusals.get(wanted):
+                    self._outbox.send(respond_error(request, Errno.EINVAL, refusal))
+                else:
+                    taken.append((request, new))
         return taken
+
+    def configured(self) -> None:
+        """Read again what waits, by another configuration: a job's queue may be gone."""
+        for each in self.rounds.values():
+            entries, each.entries = each.entries, []
+            for wanted, request, _ in entries:
+                try:
+                    each.entries.append((wanted, request, self._submissions.read(request)))
+                except FluxError as error:
+                    self._outbox.send(respond_error(request, error.errnum, error.text))
 
     def forget(self, sender: str) -> None:
         """Drop the answers to a submitter that is gone; its jobs stay (6.disconnect.2)."""
         for each in self.rounds.values():
-            each.entries = [(wanted, unanswered(r, sender)) for wanted, r in each.entries]
+            each.entries = [(w, unanswered(r, sender), new) for w, r, new in each.entries]
