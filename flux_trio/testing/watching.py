@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from flux_trio.instance import more_sinks
-from flux_trio.judge import Judgement, Monitor, Violation
+from flux_trio.judge import Judgement, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import CLASSIC, edition_of
-from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses, clause_rules
+from flux_trio.lab.properties.world_judge import LONG_TEXT, clause_rules
 from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.trace import Batches, Kind, Record, Sink
 from flux_trio.views import verdict_text
@@ -38,7 +38,7 @@ class _Watcher:
         self._reported: set[tuple[str, str, str]] = set()
 
     def _begin(self, edition: str) -> None:
-        self._monitor = Monitor(clause_rules(edition), all_clauses())
+        self._monitor = Monitor(clause_rules(edition), load_clauses())
         self._batches = Batches(self._monitor.observe)
 
     def observe(self, record: Record) -> None:

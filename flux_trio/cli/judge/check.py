@@ -13,6 +13,8 @@ from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import EDITION_OPTION, STRICT_OPTION
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flux_trio.judge import Clause, Judgement
     from flux_trio.judge.known import Departure
     from flux_trio.trace import Record
@@ -131,7 +133,7 @@ def _report(
     form: str,
     name: str,
     judgement: Judgement,
-    clauses: dict[str, Clause],
+    clauses: Mapping[str, Clause],
     records: dict[int, Record],
 ) -> str:
     from flux_trio.cli.terminal.events import json_text

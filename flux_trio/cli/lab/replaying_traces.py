@@ -17,9 +17,9 @@ import msgspec
 from flux_trio.cli.lab.replaying import MARGIN
 from flux_trio.cli.terminal.errors import Unusable
 from flux_trio.formats import FormatError
-from flux_trio.judge import Monitor
+from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import edition_of
-from flux_trio.lab.properties.world_judge import all_clauses, clause_rules
+from flux_trio.lab.properties.world_judge import clause_rules
 from flux_trio.lab.stories.states import changed_lines, state_lines
 from flux_trio.lab.world.recorded import CoreNotMade, Difference, RecordedInstance, Unreplayable
 from flux_trio.trace import Kind, Record, read_trace, text_lines
@@ -125,7 +125,7 @@ class TraceReplay:
                 return None  # the turn before has ended here
             if self._is_judged and not is_turn:
                 if self._monitor is None:
-                    self._monitor = Monitor(clause_rules(edition_of(record)), all_clauses())
+                    self._monitor = Monitor(clause_rules(edition_of(record)), load_clauses())
                 self._monitor.observe(record)
             before = self._state_of(record) if is_turn else {}
             try:

@@ -1,12 +1,15 @@
 """The clause registry: `clauses.toml`, and `unjudged.toml`, which says why some of it has no rule.
 
-Both are data, the same for every implementation that is judged, and read when asked for.
+Both are data, the same for every implementation that is judged, and read when first asked for.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -123,9 +126,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     clause: list[Clause]
 
 
-def load_clauses() -> dict[str, Clause]:
+@cache
+def load_clauses() -> Mapping[str, Clause]:
     """Return the package's registry: id to clause, in the order of the file."""
-    return parse_clauses(_read(CLAUSES_FILE), CLAUSES_FILE)
+    return MappingProxyType(parse_clauses(_read(CLAUSES_FILE), CLAUSES_FILE))
 
 
 def load_unjudged() -> dict[str, str]:

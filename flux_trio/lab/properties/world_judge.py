@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from flux_trio.judge import Clause, Monitor, Violation, load_clauses
+from flux_trio.judge import Monitor, Violation, load_clauses
 from flux_trio.judge.engine.rule import Rule
 from flux_trio.judge.rules import CLASSIC, edition_of, rules_of_instance
 from flux_trio.lab.world.cores_world import CoresWorld
@@ -32,7 +32,7 @@ class WorldJudge:
         self._begin(CLASSIC)
 
     def _begin(self, edition: str) -> None:
-        self._monitor = Monitor(clause_rules(edition), all_clauses(), is_simulated=True)
+        self._monitor = Monitor(clause_rules(edition), load_clauses(), is_simulated=True)
         self._batches = Batches(self._monitor.observe)
 
     def observe(self, record: Record) -> None:
@@ -78,15 +78,9 @@ class WorldJudge:
 
 
 @functools.cache
-def all_clauses() -> dict[str, Clause]:
-    """Return the clauses by their ids; the registry is read once."""
-    return load_clauses()
-
-
-@functools.cache
 def clause_rules(edition: str) -> tuple[Rule, ...]:
     """Return the rules by which an instance that speaks an edition can break a clause."""
-    return tuple(each for each in rules_of_instance(edition, all_clauses()) if each.is_of_clause)
+    return tuple(each for each in rules_of_instance(edition, load_clauses()) if each.is_of_clause)
 
 
 def described(violation: Violation) -> str:

@@ -13,14 +13,14 @@ import msgspec
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap import reporting_failures
 from flux_trio.jobtap.failures import describe
-from flux_trio.judge import Violation
+from flux_trio.judge import Violation, load_clauses
 from flux_trio.judge.rules import CLAUSE_RULES
 from flux_trio.lab.catalogue import Fault, SentMessage, When
 from flux_trio.lab.plans.plan import DEFAULT_EDITION, Plan
 from flux_trio.lab.plans.reached import name_of_fault
 from flux_trio.lab.plans.workload import JobPlan, OwnerRequest, meant_by
 from flux_trio.lab.properties.property import Property
-from flux_trio.lab.properties.world_judge import WorldJudge, all_clauses
+from flux_trio.lab.properties.world_judge import WorldJudge
 from flux_trio.lab.stories.campaign import PropertyRaised, Setup, main_property, property_errors
 from flux_trio.lab.stories.outcome import property_of
 from flux_trio.lab.stories.running import run_plan
@@ -44,7 +44,7 @@ PROPERTIES: Final = {
 
 def clause_names() -> frozenset[str]:
     """Return the ids of the clauses and of the invariants."""
-    return frozenset(all_clauses()) | {each.clause for each in CLAUSE_RULES}
+    return frozenset(load_clauses()) | {each.clause for each in CLAUSE_RULES}
 
 
 def property_names() -> frozenset[str]:

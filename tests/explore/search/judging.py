@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from flux_trio.judge import Monitor, MonitorState, Violation
+from flux_trio.judge import Monitor, MonitorState, Violation, load_clauses
 from flux_trio.judge.engine.causes import Causes
 from flux_trio.judge.engine.rule import Rule
 from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses
+from flux_trio.lab.properties.world_judge import LONG_TEXT
 from flux_trio.trace import Record
 from tests.explore.search.numbered import digest
 from tests.explore.search.order import Order
@@ -54,7 +54,7 @@ class Judge:
         self.observe: Callable[[Record], object] = self._monitor.observe
 
     def _make(self) -> Monitor:
-        return Monitor(rules_of_clauses(), all_clauses(), is_simulated=True)
+        return Monitor(rules_of_clauses(), load_clauses(), is_simulated=True)
 
     @property
     def violations(self) -> list[Violation]:
@@ -215,9 +215,9 @@ class _MonitorInOrder(Monitor):
     """A monitor that keeps every state as it is, and notes what is read of the parties."""
 
     def __init__(self, order: Order) -> None:
-        super().__init__(rules_of_clauses(), all_clauses(), is_simulated=True)
+        super().__init__(rules_of_clauses(), load_clauses(), is_simulated=True)
         self._known = KnowledgeRead(order)
-        self._causes = _CausesByNumber(all_clauses())
+        self._causes = _CausesByNumber(load_clauses())
 
     def _no_states(self, _of: View) -> dict[Any, Any]:
         return {}
