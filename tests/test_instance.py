@@ -52,6 +52,7 @@ from flux_trio.transports import (
     connect_websocket,
     memory_pair,
 )
+from tests.support.cancelling import nothing_left_wherever_cancelled
 
 HOUR = 3600.0
 CONFIG = Config(exec=ExecConfig(simulate=True))
@@ -142,6 +143,17 @@ async def test_after_the_block_nothing_of_it_is_left(autojump_clock: MockClock) 
         if record.kind == "module" and record.data and record.data["what"] == "removed"
     ]
     assert removed == ["broker", "config", *reversed(MODULES)]
+
+
+@pytest.mark.gate
+async def test_nothing_is_left_wherever_a_cancel_meets_an_instance(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with opened(surroundings(statedir=tmp_path, listen=True)) as user:
+            await user.wait(await user.submit(), "clean")
+
+    assert await nothing_left_wherever_cancelled(run) > 100
 
 
 async def test_error_inside_the_block_takes_the_instance_down(autojump_clock: MockClock) -> None:

@@ -173,7 +173,11 @@ class ShellClient:
         if begun is None:
             command = own_command("flux_trio.shell", str(self._directory))
             result = await trio.run_process(
-                command, stdin=subprocess.DEVNULL, capture_stderr=True, check=False
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_stderr=True,
+                check=False,
+                deliver_cancel=_kill,
             )
             return result.returncode, result.stderr.decode(errors="replace")
         try:
@@ -182,6 +186,10 @@ class ShellClient:
             end(begun)
             raise
         return begun.returncode, errors
+
+
+async def _kill(process: trio.Process) -> None:
+    process.kill()
 
 
 async def _first_answer(

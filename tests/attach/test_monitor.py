@@ -26,6 +26,7 @@ from flux_trio.transports import EndOfConnection
 from tests.attach.test_audit import TOPICS, holding
 from tests.attach.test_judging import DOUBLE, HELD, backlog, granted
 from tests.support.flux_peer import Broker, broker
+from tests.support.instance import DEADLINE_S
 from tests.trace.test_live_module_trace import told
 
 
@@ -68,7 +69,7 @@ async def watching(peer: Broker, audit: bool = False) -> AsyncIterator[tuple[Mon
 
 
 async def until(condition: Any) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while not condition():  # noqa: ASYNC110 - nothing says when
             await trio.sleep(0.01)
 
@@ -227,7 +228,7 @@ async def test_a_monitor_that_is_stopped_from_the_keyboard_reads_no_trace_meanwh
         )
         try:
             for _ in range(2):
-                with trio.fail_after(300):  # a busy machine is slow to start a process
+                with trio.fail_after(DEADLINE_S):
                     while not peer.came or peer.came[-1].topic != "resource.status":
                         await peer.arrived.wait()
                 assert peer.nopen == 2

@@ -13,6 +13,7 @@ from flux_trio.attach.handle import FluxHandle, serve
 from flux_trio.broker import ServiceExit
 from flux_trio.messages import FluxError, Request
 from tests.support.flux_peer import broker
+from tests.support.instance import DEADLINE_S
 
 SILENT: list[Any] = []  # no answer
 
@@ -25,7 +26,7 @@ async def calling(flux: FluxHandle) -> None:
 async def test_signal_ends_a_service_that_waits_for_an_answer(tmp_path: Path, topic: str) -> None:
     """Also before it serves."""
     async with broker(tmp_path / "local", {topic: SILENT}) as peer:
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(serve, peer.uri, "me", calling)
                 await peer.until(topic)

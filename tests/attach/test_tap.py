@@ -22,6 +22,7 @@ from flux_trio.formats import FormatError
 from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.messages.native import Frame, encode, to_frame, to_message
 from flux_trio.trace import Kind, Record, Trace, record_from_json
+from tests.support.instance import DEADLINE_S
 
 JOB_MANAGER = "1b4f-job-manager"
 ROUTES = (JOB_MANAGER, "0d0d-broker")
@@ -74,7 +75,7 @@ async def tapping(*args: str, is_traced: bool = True) -> AsyncIterator[Tapped]:
             await stack.enter_async_context(side.stream)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tap.run)
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 yield Tapped(broker, module, records)
             await broker.stream.aclose()
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from flux_trio.cli.instance.enclosing import environment_inside
+from tests.support.instance import DEADLINE_S
 
 ASK = """
 import os, socket
@@ -29,7 +30,7 @@ def shell(tmp_path: Path, script: str, *options: str) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=DEADLINE_S,
     )
 
 

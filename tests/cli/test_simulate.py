@@ -15,7 +15,7 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from tests.support.instance import flux_trio
+from tests.support.instance import DEADLINE_S, flux_trio
 
 WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-100.csv"
 MACHINE = ("--nodes", "792", "--cores", "40", "--gpus", "4")
@@ -323,7 +323,7 @@ def test_ctrl_c_while_a_plugin_loops_ends_the_process_by_sigint(tmp_path: Path, 
     ) as process:
         told.read_text()  # waits until the plugin has opened it
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == -signal.SIGINT
     assert stdout == ""
     assert "Traceback" not in stderr

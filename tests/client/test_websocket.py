@@ -11,6 +11,7 @@ from wsproto import events
 
 from flux_trio.client.errors import ConnectionLost
 from flux_trio.client.websocket import open_websocket
+from tests.support.instance import DEADLINE_S
 
 
 async def _answer_and_leave(listening: trio.socket.SocketType) -> None:
@@ -35,7 +36,7 @@ async def test_frames_before_the_end_are_received_though_they_come_with_it(tmp_p
     with trio.socket.socket(trio.socket.AF_UNIX) as listening:
         await listening.bind(str(path))
         listening.listen()
-        with trio.fail_after(30):
+        with trio.fail_after(DEADLINE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_answer_and_leave, listening)
                 socket = await open_websocket(f"unix://{path}", "")

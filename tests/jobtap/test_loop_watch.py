@@ -21,6 +21,7 @@ from flux_trio.formats import FormatError
 from flux_trio.jobtap import OwnProcess, PluginError, ending_with_plugins, reason_of_end
 from flux_trio.jobtap.lock_timers import SAY_S, LockTimers, frames_of_plugin, leave_note, place_of
 from flux_trio.jobtap.loop_watch import held
+from tests.support.instance import DEADLINE_S
 from tests.support.plugin_host import PRIORITY, Rig, handling, rig
 
 LOOK_S = 0.01
@@ -269,7 +270,7 @@ def run_program(way: str, note: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=DEADLINE_S,
         cwd=Path(__file__).parents[2],
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellInput
 from flux_trio.services import shell_client
@@ -228,6 +229,15 @@ async def test_connection_is_closed_wherever_a_cancel_meets_its_opening(common: 
 
     before = descriptors()
     assert await cancel_at_each_step(connect, check) > 5
+
+
+async def test_start_that_is_cancelled_is_ended_at_once(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    began = trio.current_time()
+    with no_process_left(tmp_path / "shell"), trio.move_on_after(1):
+        await ShellClient(tmp_path / "shell", lambda _: None).run()
+    assert trio.current_time() - began == 1
 
 
 async def test_path_of_any_length_will_do(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import trio
 from flux_trio.messages import Message, Request, Response
 from flux_trio.transports import NativeConnection, TransportError, open_native
 from flux_trio.transports.native import WELCOME
+from tests.support.instance import DEADLINE_S
 
 
 def listening(path: Path) -> trio.SocketListener:
@@ -78,7 +79,7 @@ class Broker:
 
     async def until(self, topic: str) -> Any:
         """Wait for a message of `topic`; return the first one, and forget it."""
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 for message in self.came:
                     if getattr(message, "topic", "") == topic:

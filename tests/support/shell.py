@@ -129,7 +129,7 @@ async def until(condition: Callable[[], object]) -> None:
 def no_process_left(directory: Path) -> Iterator[None]:
     """Nothing that belongs to `directory` runs afterwards."""
     yield
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + TEST_S_MAX
     while left := {"hosts": hosts(directory), "tasks": tasks(directory)}:
         if not any(left.values()):
             break

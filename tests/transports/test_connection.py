@@ -25,6 +25,7 @@ from flux_trio.transports import (
 from flux_trio.transports.base import BEHIND_MESSAGES
 from flux_trio.transports.native import WELCOME
 from tests.support.flux_peer import listening
+from tests.support.instance import DEADLINE_S
 
 Pair = tuple[Connection, Connection]
 
@@ -214,7 +215,7 @@ async def test_room_comes_when_the_peer_reads(ends: Pair) -> None:
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert not has_room.is_set()
         await receive_all(there, count)
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             await has_room.wait()
     assert not here.is_behind
 
