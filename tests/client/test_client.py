@@ -1,8 +1,12 @@
 """The client against a real WebSocket, under both of its event loops."""
 
+import asyncio
+import gc
+import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ from flux_trio.client import (
     open_client,
 )
 from flux_trio.messages import Errno, FluxError, LocalProtocolError, topics
-from tests.support.small_instance import OLD_INFO, SmallInstance
+from tests.support.small_instance import OLD_INFO, TOKEN, SmallInstance
 
 Run = Callable[[Callable[[Client], Awaitable[None]]], None]
 
@@ -332,3 +336,38 @@ def test_what_listens_and_speaks_no_websocket_is_told_from_an_instance(backend: 
             tasks.cancel_scope.cancel()
 
     anyio.run(main, backend=backend)
+
+
+class _CancelledAt(asyncio.SelectorEventLoop):
+    """Cancels `main` in its turn of that number."""
+
+    def __init__(self, turn: int) -> None:
+        super().__init__()
+        self._left = turn
+        self.main: asyncio.Task[None]
+
+    def _run_once(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.main.cancel()
+        super()._run_once()  # type: ignore[misc]
+
+
+def test_a_program_of_asyncio_may_be_cancelled_in_any_turn(instance: SmallInstance) -> None:
+    "What it leaves open is a ResourceWarning, which fails this test."
+
+    async def main() -> None:
+        async with open_client(instance.uri, TOKEN) as client:
+            await client.call("test.echo")
+
+    for turn in itertools.count(1):
+        with closing(_CancelledAt(turn)) as loop:
+            loop.main = loop.create_task(main())
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(loop.main)
+            assert asyncio.all_tasks(loop) == set()
+            is_over = not loop.main.cancelled()
+        gc.collect()
+        if is_over:
+            break
+    assert turn > 10
