@@ -29,7 +29,9 @@ def invoke(*args: str, **env: str) -> click.testing.Result:
 
 def all_commands() -> Iterator[tuple[str, click.Command]]:
     context = click.Context(main)
-    for name in main.list_commands(context):
+    names = main.list_commands(context)
+    assert {"start", "submit", "queue"} <= set(names)
+    for name in names:
         command = main.get_command(context, name)
         assert command is not None
         yield name, command

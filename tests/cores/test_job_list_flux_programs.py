@@ -215,14 +215,13 @@ def test_the_environment_is_in_j_alone(listed: ListedJobs) -> None:
 
 def test_a_watch_with_flags_gets_lines_with_their_newline(listed: ListedJobs) -> None:
     got = listed.ask(WATCH, {"id": 3, "path": "eventlog", "flags": 0}, streaming=True)
-    assert all(payload["event"].endswith("}\n") for errnum, payload in got[:-1])
-    assert got[-1] == (Errno.ENODATA, None)
+    lines = [(0, {"event": format_event(each)}) for each in inactive()]
+    assert got == [*lines, (Errno.ENODATA, None)]
 
 
 def test_a_sentinel_follows_what_is_there_already(listed: ListedJobs) -> None:
     got = listed.ask(WATCH, {"id": 2, "path": "eventlog", "flags": 2}, streaming=True)
-    assert got[-1] == (0, None)
-    assert all(payload for _, payload in got[:-1])
+    assert got == [*((0, {"event": format_event(each)}) for each in running()), (0, None)]
     listed.commit(["append", job_key(2, "eventlog"), format_event(ending()[0])])
     ((errnum, later),) = listed.take_sent()
     assert (errnum, later["event"]) == (0, format_event(ending()[0]))

@@ -88,10 +88,12 @@ def asked_here() -> list[Captured]:
     ]
 
 
-@pytest.mark.parametrize("each", asked_here(), ids=lambda each: f"{each.of} {each.topic}")
+@pytest.mark.parametrize(
+    "each",
+    [each for each in asked_here() if not is_left_out(each.topic)],
+    ids=lambda each: f"{each.of} {each.topic}",
+)
 def test_every_key_of_a_recorded_request_is_in_the_table(each: Captured) -> None:
-    if is_left_out(each.topic):
-        return
     shape = shape_of(each.topic)
     assert shape is not None, f"{each.topic} is not in the table"
     if shape is not AnyKeys and isinstance(each.payload, dict):

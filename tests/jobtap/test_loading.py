@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import flux_trio
 from flux_trio import jobtap
 from flux_trio.jobtap import Loader, Plugin, PluginError, load_file, search_path
 from flux_trio.jobtap.loaded import ModulePlugin, read_handlers
@@ -211,7 +212,9 @@ def test_search_path_is_the_variables_then_the_instances_then_what_comes_along()
     found = search_path(environ, Path("/state"))
     assert found[:3] == [Path("/site/one"), Path("/site/two"), Path("/state/jobtap")]
     assert search_path({}) == found[3:]
-    assert all("flux_trio" in str(each) or each.name == "plugins" for each in found[3:])
+    of_package = Path(flux_trio.__file__).parent
+    assert found[3:5] == [of_package / "jobtap" / "builtins", of_package / "plugins"]
+    assert [each.name for each in found[5:]] == ["plugins"]  # of a checkout
 
 
 # --- entry points

@@ -66,6 +66,7 @@ def comparable(jobspec: dict[str, Any]) -> dict[str, Any]:
 def test_submit_makes_the_jobspec_of_flux_core(name: str) -> None:
     recording = load_recording(name)
     compared = list(submissions(recording))
+    assert compared
     for options, job in compared:
         ours = comparable(typed(options, recording))
         assert ours == comparable(job.jobspec), (job.label, options)

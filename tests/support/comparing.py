@@ -142,9 +142,10 @@ def given_of(recording: Recording, store: MemoryStore | None = None) -> Surround
 
 
 async def compare(player: Player, jobs: list[Any], but: frozenset[str] = frozenset()) -> None:
-    for job in jobs:
-        if job.label not in but:
-            scenario = player.recording.name[:2]
-            ours = comparable(await player.eventlog(job.label), scenario)
-            theirs = comparable(player.with_our_names(job.eventlog), scenario)
-            assert ours == theirs, job.label
+    scenario = player.recording.name[:2]
+    compared = [job for job in jobs if job.label not in but]
+    assert compared
+    for job in compared:
+        ours = comparable(await player.eventlog(job.label), scenario)
+        theirs = comparable(player.with_our_names(job.eventlog), scenario)
+        assert ours == theirs, job.label
