@@ -79,7 +79,7 @@ from flux_trio.transports.native import WELCOME as LET_IN
 
 END_S_MAX: Final = 10.0
 """From the request to end until the module is killed."""
-CLOSED_S_MAX: Final = 1.0
+CLOSED_S_MAX: Final = 5.0
 """From the end of the connection until the process is killed, or the other way round."""
 LINE_BYTES_MAX: Final = 4096
 """The part of a printed line that the log has at once."""
