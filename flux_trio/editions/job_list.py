@@ -6,7 +6,7 @@ clock was set while the job ran.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -68,6 +68,20 @@ class List(msgspec.Struct, frozen=True):
         }
         tree = {"and": [{key: [value]} for key, value in asked.items() if value is not None]}
         return List(self.max_entries, since=self.since, attrs=self.attrs, constraint=tree)
+
+    def has(self, row: Row, states: int, queues: Collection[str]) -> bool:
+        """Return whether a job is listed, by its row, among jobs in `states` and `queues`, if any.
+
+        `constraint` is not looked at.
+        """
+        userid, result = row["userid"], row.get("result")
+        return (
+            bool(row["state"] & states)
+            and (USERID_UNKNOWN in (self.userid, userid) or self.userid == userid)
+            and (result is None or not self.results or bool(result & self.results))
+            and (not self.name or row.get("name") == self.name)
+            and (not queues or row.get("queue") in queues)
+        )
 
 
 class ListId(msgspec.Struct, frozen=True):

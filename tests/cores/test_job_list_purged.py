@@ -56,3 +56,24 @@ def test_job_that_ends_and_is_purged_while_eventlogs_are_read_is_not_counted() -
         listed.let_kvs_answer()
     ((_, stats),) = listed.ask(topics.stats_of(topics.JOB_LIST))
     assert stats["jobs"] == {"pending": 0, "running": 0, "inactive": 0}
+
+
+def test_row_of_a_job_is_not_kept_after_its_purge() -> None:
+    listed = ListedJobs()
+    listed.start()
+    listed.tell_all(1, inactive())
+    assert listed.ids() == [1]
+    assert _kept_rows(listed) == 1
+    ended = inactive()[-1].timestamp
+    purged = journal.PURGED.write(journal.Purged([1], [ended_at(ended)]))
+    listed.turn(Event(topics.JOB_PURGE_EVENT, purged, rolemask=ROLE_OWNER))
+    assert listed.ids() == []
+    assert _kept_rows(listed) == 0
+
+
+def _kept_rows(listed: ListedJobs) -> int:
+    """How many rows the core holds; their bytes are counted exactly if there are any."""
+    state = listed.core.dump()["core._details"]
+    (*_, rows) = state["_rows"]
+    assert bool(rows) == (state["_nbytes"] > 0)
+    return len(rows)

@@ -9,7 +9,7 @@ import pytest
 from flux_trio.cores.job_list.choosing import LOOKS_MAX, SLICE_JOBS
 from flux_trio.cores.job_list.details import FACTS_MAX, Details
 from flux_trio.cores.job_list.exchange import Exchange
-from flux_trio.cores.job_list.records import Record
+from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.editions import CLASSIC
 from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Errno, topics
@@ -362,23 +362,26 @@ def test_facts_are_kept_until_an_update(listed: ListedJobs) -> None:
 
 
 def test_kept_facts_are_bounded() -> None:
-    details = Details(Exchange(CLASSIC))
+    details = Details(Exchange(CLASSIC), Records())
     for jobid in range(FACTS_MAX + 10):
-        details.known([Record(jobid, submitted())], [(jobid, "jobspec")], ["{}"])
+        details.rows([Record(jobid, submitted())], [(jobid, "jobspec")], ["{}"])
     assert list(details.keys_of([Record(n, submitted()) for n in (0, FACTS_MAX)])) == [
         (0, "jobspec")
     ]
 
 
-def test_facts_of_finished_jobs_are_not_kept(listed: ListedJobs) -> None:
+def test_row_of_a_finished_job_is_read_once(listed: ListedJobs) -> None:
     listed.store_jobspec(1)
     listed.tell_all(1, running())
     listed.jobs()
     listed.tell_all(1, ending(), place=6)
-    for _ in range(2):
-        listed.lookups.clear()
-        assert listed.ids() == [1]
-        assert listed.lookups == [job_key(1, part) for part in ("eventlog", "jobspec", "R")]
+    listed.lookups.clear()
+    rows = listed.jobs()
+    assert [row["id"] for row in rows] == [1]
+    assert listed.lookups == [job_key(1, part) for part in ("eventlog", "jobspec", "R")]
+    listed.lookups.clear()
+    assert listed.jobs() == rows
+    assert listed.lookups == []
 
 
 def test_list_for_a_peer_that_is_gone_is_dropped(listed: ListedJobs) -> None:

@@ -12,7 +12,7 @@ from flux_trio.cores.job_list import details, listing
 from flux_trio.cores.job_list.details import FACTS_CHARS_MAX, FACTS_MAX, Details
 from flux_trio.cores.job_list.exchange import Exchange
 from flux_trio.cores.job_list.listing import LIST_BYTES_MAX, SLICE_JOBS
-from flux_trio.cores.job_list.records import Record
+from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.rows import PAGE_BYTES_MAX, ROW_BYTES_MAX
 from flux_trio.editions import CLASSIC
 from flux_trio.messages import Errno, topics
@@ -124,7 +124,7 @@ def test_job_that_is_too_long_for_a_slice_is_read_alone(
 
 
 def test_kept_facts_are_bounded_by_their_length() -> None:
-    kept = Details(Exchange(CLASSIC))
+    kept = Details(Exchange(CLASSIC), Records())
     text = msgspec.json.encode(
         {
             "version": 1,
@@ -135,10 +135,31 @@ def test_kept_facts_are_bounded_by_their_length() -> None:
     ).decode()
     jobs = [Record(jobid, submitted()) for jobid in range(FACTS_CHARS_MAX // 4000 + 100)]
     for job in jobs:
-        kept.known([job], [(job.id, "jobspec")], [text])
+        kept.rows([job], [(job.id, "jobspec")], [text])
     missing = list(kept.keys_of(jobs))
     assert 0 < len(missing) < 200 < FACTS_MAX
     assert missing[0] == (0, "jobspec")  # the oldest go first
+
+
+def test_kept_rows_are_bounded_and_a_slice_of_finished_jobs_is_read_as_a_whole(
+    listed: ListedJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for jobid in range(1, 4):
+        listed.store_jobspec(jobid)
+        listed.tell_all(jobid, inactive())
+    rows = listed.jobs()
+    row_bytes = len(msgspec.json.encode(rows[0]))
+    monkeypatch.setattr(details, "ROWS_BYTES_MAX", 2 * row_bytes)
+    listed.tell_all(4, inactive())
+    for _ in range(2):  # of four rows two are kept, so the other two are never there
+        listed.lookups.clear()
+        assert listed.ids() == [4, 3, 2, 1]
+        assert len(listed.lookups) == 4 * 3
+    monkeypatch.undo()
+    listed.jobs()
+    listed.lookups.clear()
+    assert listed.jobs()[1:] == rows
+    assert listed.lookups == []
 
 
 CORE = {"type": "core", "count": 1}

@@ -10,8 +10,9 @@ What it asks, and what it is asked, in order:
     user   job-info.eventlog-watch     → each line, to the end of the job; ENODATA (`watches`)
     user   <topic>-cancel              ends a stream with ECANCELED
 
-It holds a small record of each active job, folded from eventlog and journal (`follow`), and a few
-numbers of each finished job (`finished`). It reads the rest from the kvs when a request needs it.
+It holds a small record of each active job, folded from eventlog and journal (`follow`), a few
+numbers of each finished job (`finished`), and the rows of those that were listed lately
+(`details`). It reads the rest from the kvs when a request needs it.
 At the start, requests wait until every active job has been read; they are refused if there is no
 job manager then. If the job manager goes away later, lists show the last known state. The next job
 manager may have new jobs before job-list knows them: requests about such a job wait until it does.
@@ -90,7 +91,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._exchange: Exchange = Outbox(config.edition_value)
         self._records = Records()
         self._finished = Finished()
-        self._details = Details(self._exchange)
+        self._details = Details(self._exchange, self._records)
         self._follower = Follower(self._exchange, self._records, self._finished)
         self._asked = WaitingRequests(self._exchange)
         self._changes = Changes(self._exchange, self._records)
@@ -188,7 +189,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         """Give the jobs that have changed their places; those that are over are not active."""
         for record in self._records.settle():
             self._changes.ended(record)
-            self._details.forget(record.id)
+            self._details.ended(record.id)
             self._listings.chooser.ended(record.id)
             self._watches.ended(record)
 
@@ -322,6 +323,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
     def _purged(self, event: Event) -> None:
         purged = journal.PURGED.read(event)
         self._follower.purge(zip(purged.times, purged.jobs, strict=True))
+        for jobid in purged.jobs:
+            self._details.purged(jobid)
 
     def _configure(self, request: Request) -> None:
         self._listings.config = configuration_in(request)

@@ -1,7 +1,8 @@
-"""What a list shows of a job's jobspec and R: its facts.
+"""The rows of jobs, with the facts of their jobspec and R. Pure.
 
-Both are read from the kvs when a list needs them, and facts of active jobs are kept for a while. A
-fact of R replaces the jobspec's. A jobspec or R that cannot be parsed has no facts.
+All that a row needs is read from the kvs when a list shows it. Then the facts of an active job are
+kept, which change rarely, and the row of a finished job, which changes never. A fact of R replaces
+the jobspec's. A jobspec or R that cannot be parsed has no facts.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import msgspec
 
 from flux_trio.cores.job_index import name_of
 from flux_trio.cores.job_list.exchange import Exchange, JobListCall, Listed
-from flux_trio.cores.job_list.records import Record, folded
+from flux_trio.cores.job_list.records import Record, Records, folded
+from flux_trio.cores.job_list.rows import row_of
 from flux_trio.cores.kvs_calls import look_up_all
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.editions.job_list import NO_FACTS, Facts
+from flux_trio.editions.job_list import NO_FACTS, Facts, Row
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
     EVENTLOG,
@@ -42,6 +44,7 @@ R: Final = "R"
 _FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # keys that are read of a finished job
 FACTS_MAX: Final = 20_000  # kept, of about 0.7 kB each; the oldest go first
 FACTS_CHARS_MAX: Final = 16 << 20  # of the texts in them
+ROWS_BYTES_MAX: Final = 16 << 20  # of the kept rows, as JSON: some 25,000; the oldest go first
 CWD_BYTES_MAX: Final = 4096  # of a working directory; the longest path of Linux
 LOOKUP_CHARS_MAX: Final = 1 << 19  # of the values of one read, or of one job if that has more
 CACHED_CHARS_MAX: Final = 1 << 14  # of a jobspec whose facts are remembered by its text
@@ -70,20 +73,30 @@ class _Kept(msgspec.Struct):
 
 
 class Details(Part):
-    """Reads what lists show of jobs; keeps the facts of active jobs, which are listed often."""
+    """Reads what lists show of jobs; keeps what was read, since they are listed often."""
 
     _kept: dict[tuple[JobId, str], _Kept]
     _nchars: int
+    _rows: dict[JobId, bytes]
+    _nbytes: int
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, records: Records) -> None:
         self._exchange = exchange
+        self._records = records
         self._kept = {}
         self._nchars = 0  # characters of the kept facts
+        self._rows = {}  # of finished jobs, as JSON
+        self._nbytes = 0  # of them
 
-    def keys_of(self, jobs: Iterable[Listed]) -> Iterator[tuple[int, str]]:
-        """Yield what has to be read of `jobs`: job id and key name."""
+    def keys_of(self, jobs: Sequence[Listed]) -> Iterator[tuple[int, str]]:
+        """Yield what has to be read of `jobs`: job id and key name.
+
+        Finished jobs are read all or none: what is kept now may be gone when others have been read.
+        """
+        finished = [job.id for job in jobs if isinstance(job, Ended)]
+        names_of_finished = () if all(map(self._rows.__contains__, finished)) else _FINISHED
         for job in jobs:
-            names = _FINISHED if isinstance(job, Ended) else self._missing(job)
+            names = names_of_finished if isinstance(job, Ended) else self._missing(job)
             for name in names:
                 yield job.id, name
 
@@ -96,22 +109,25 @@ class Details(Part):
         chars_max = None if keys[0][0] == keys[-1][0] else page_size(LOOKUP_CHARS_MAX)
         return self._exchange.ask_kvs(look_up_all(wanted, chars_max), call)
 
-    def known(
+    def rows(
         self, jobs: Iterable[Listed], keys: Iterable[tuple[int, str]], values: Iterable[str | None]
-    ) -> list[tuple[Record, Facts]]:
-        """Return the jobs that are still stored, with their facts; `keys` have been read."""
+    ) -> list[Row]:
+        """Return the rows of the jobs that are still stored; `keys` have been read."""
         texts = dict(zip(keys, values, strict=True))
-        known = []
-        for job in jobs:
-            record = self._finished(job, texts) if isinstance(job, Ended) else job
-            if record is not None:
-                known.append((record, self._facts(record, texts)))
-        return known
+        rows = (
+            self._finished(job, texts) if isinstance(job, Ended) else self._row(job, texts)
+            for job in jobs
+        )
+        return [row for row in rows if row is not None]
 
-    def forget(self, jobid: int) -> None:
+    def ended(self, jobid: int) -> None:
         """Drop the facts of a job that is over."""
         for name in (JOBSPEC, R):
             self._drop((jobid, name))
+
+    def purged(self, jobid: int) -> None:
+        """Drop the row of a job that is not stored any more."""
+        self._nbytes -= len(self._rows.pop(jobid, b""))
 
     def _missing(self, record: Record) -> Iterator[str]:
         for name in (JOBSPEC, R) if record.t_run is not None else (JOBSPEC,):
@@ -119,16 +135,30 @@ class Details(Part):
             if kept is None or kept.updates is not record.jobspec_updates:
                 yield name
 
-    def _finished(self, job: Ended, texts: Texts) -> Record | None:
+    def _finished(self, job: Ended, texts: Texts) -> Row | None:
         """Return a finished job; None if it was purged meanwhile or cannot be read."""
+        if (kept := self._rows.get(job.id)) is not None:
+            return _decode(kept)
         text = texts[job.id, EVENTLOG]
         if text is None:
             return None
         try:
-            return folded(job.id, text)
+            row = self._row(folded(job.id, text), texts)
         except FluxError as error:
             self._exchange.send(Log(Level.ERR, f"{error.text}; the job is left out"))
             return None
+        self._keep_row(job.id, row)
+        return row
+
+    def _keep_row(self, jobid: int, row: Row) -> None:
+        self._rows[jobid] = encoded = msgspec.json.encode(row)
+        self._nbytes += len(encoded)
+        while self._nbytes > ROWS_BYTES_MAX:
+            self.purged(next(iter(self._rows)))
+
+    def _row(self, record: Record, texts: Texts) -> Row:
+        self._records.restore_step(record)
+        return row_of(record, self._facts(record, texts))
 
     def _facts(self, record: Record, texts: Texts) -> Facts:
         facts = self._facts_in(JOBSPEC, record, texts).updated(self._facts_in(R, record, texts))
@@ -222,7 +252,7 @@ def _places(groups: Groups, hostnames: tuple[str, ...]) -> Facts:
     )
 
 
-def _decode(text: str) -> dict[str, object]:
+def _decode(text: str | bytes) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
     except msgspec.MsgspecError as error:

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_index import cut_name
 from flux_trio.cores.job_list.changes import Changes
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.constraint import ANY_STATE, parse_constraint
@@ -34,8 +35,8 @@ from flux_trio.cores.job_list.exchange import (
 from flux_trio.cores.job_list.finished import Finished, job_stats
 from flux_trio.cores.job_list.line import Line
 from flux_trio.cores.job_list.one_list import Listing
-from flux_trio.cores.job_list.records import Record, Records
-from flux_trio.cores.job_list.rows import Sized, in_pages, row_of, sized
+from flux_trio.cores.job_list.records import Records
+from flux_trio.cores.job_list.rows import Sized, in_pages, sized
 from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.pages import page_size
 from flux_trio.cores.sharing import Allowance
@@ -43,7 +44,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.streams import Credit, Streams
 from flux_trio.editions import job_list, job_requests
 from flux_trio.editions.common import canceled
-from flux_trio.editions.job_list import Facts
+from flux_trio.editions.job_list import Row
 from flux_trio.messages import (
     ROLE_OWNER,
     USERID_UNKNOWN,
@@ -160,7 +161,7 @@ class Listings(Part):
         if keys:
             self._asked.began(request, self._details.ask(keys, IdRead(request, record, keys)))
         else:
-            self._answer_id(request, self._details.known([record], (), []))
+            self._answer_id(request, self._details.rows([record], (), []))
 
     def stats(self, request: Request) -> None:
         """job-list.job-stats: answer once all finished jobs have been counted."""
@@ -260,22 +261,19 @@ class Listings(Part):
         if rest:  # a job that is too long for one read with others is read alone
             parts = [rest] if jobs else [rest[:1], rest[1:]]
             listing.retried.extendleft(part for part in reversed(parts) if part)
-        known = self._details.known(jobs, read.keys[: len(values)], values)
-        self._add(listing, known)
+        self._add(listing, self._details.rows(jobs, read.keys[: len(values)], values))
 
     def answer_id(self, read: IdRead, response: Response) -> None:
         """Take the values of one job, and answer list-id."""
         try:
-            known = self._details.known([read.job], read.keys, values_in(response))
+            rows = self._details.rows([read.job], read.keys, values_in(response))
         except FluxError as error:
             self._exchange.send(respond_error(read.request, error.errnum, error.text))
         else:
-            self._answer_id(read.request, known)
+            self._answer_id(read.request, rows)
 
-    def _answer_id(self, request: Request, known: list[tuple[Record, Facts]]) -> None:
-        ((record, facts),) = known
-        self._records.restore_step(record)
-        row, attrs = row_of(record, facts), job_list.LIST_ID.read(request).attrs
+    def _answer_id(self, request: Request, rows: list[Row]) -> None:
+        (row,), attrs = rows, job_list.LIST_ID.read(request).attrs
         listed = sized(row if attrs is None else job_list.chosen(row, attrs)).row
         self._exchange.send(respond(request, job_list.one_row(listed)))
 
@@ -327,7 +325,7 @@ class Listings(Part):
             if keys:
                 listing.read = self._details.ask(keys, SliceRead(listing.stream, jobs, keys))
             else:
-                self._add(listing, self._details.known(jobs, (), []))
+                self._add(listing, self._details.rows(jobs, (), []))
                 self._next(listing)
         elif listing.is_over:
             self.go_on(userid)
@@ -339,15 +337,14 @@ class Listings(Part):
             self._unfilled.append(listing)
             self.go_on(userid)
 
-    def _add(self, listing: Listing, known: list[tuple[Record, Facts]]) -> None:
-        """Add rows of the jobs that are wanted."""
-        self._taken += len(known)
+    def _add(self, listing: Listing, candidates: list[Row]) -> None:
+        """Add the rows of jobs that are wanted."""
+        self._taken += len(candidates)
         rows = []
         constraint = parse_constraint(listing.constraint) if listing.constraint else None
-        for record, facts in known:
-            if listing.rows_left != 0 and listing.wants(record, facts):
-                self._records.restore_step(record)
-                row, attrs = row_of(record, facts), listing.wanted.attrs
+        attrs = listing.wanted.attrs
+        for row in candidates:
+            if listing.rows_left != 0 and listing.wanted.has(row, listing.states, listing.queues):
                 if constraint is not None and not constraint.matches(row):
                     continue
                 rows.append(sized(row if attrs is None else job_list.chosen(row, attrs)))
@@ -427,6 +424,7 @@ class Listings(Part):
     def _wanted(self, request: Request) -> job_list.List:
         """Return what a list is about; with private-mode, a guest's is about its own jobs."""
         wanted = job_list.LIST.read(request).constrained()
+        wanted = msgspec.structs.replace(wanted, name=cut_name(wanted.name))  # as rows have it
         job_list.check_attrs(wanted.attrs or ())
         if not self._is_restricted(request):
             return wanted

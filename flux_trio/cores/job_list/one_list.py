@@ -6,13 +6,12 @@ from collections import deque
 
 import msgspec
 
-from flux_trio.cores.job_index import UNKNOWN, cut_name, mark_of
+from flux_trio.cores.job_index import UNKNOWN, mark_of
 from flux_trio.cores.job_list.exchange import Listed
 from flux_trio.cores.job_list.finished import NEWEST, Place
-from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.streams import Stream
 from flux_trio.editions import job_list
-from flux_trio.editions.job_list import Facts, Row
+from flux_trio.editions.job_list import Row
 from flux_trio.editions.journal import Ended
 from flux_trio.formats.meanings import JobId, JobIds, Matchtag
 from flux_trio.messages import USERID_UNKNOWN
@@ -40,30 +39,15 @@ class Listing(Stream):
     read: Matchtag = 0  # of the read of a slice, 0 if no read is under way
     is_queued: bool = False  # it is in the queue of its user
 
-    def wants(self, record: Record, facts: Facts) -> bool:
-        """Return whether the job is to be listed, by its record and its facts."""
-        wanted = self.wanted
-        if not record.state & self.states or not self._wants_user(record.userid):
-            return False
-        result = record.result
-        if result is not None and wanted.results and not result & wanted.results:
-            return False
-        if wanted.name and facts.name != cut_name(wanted.name):
-            return False
-        return not self.queues or facts.queue in self.queues
-
     def may_want(self, job: Ended) -> bool:
         """Return whether a finished job may be listed, by its entry in the index."""
         wanted = self.wanted
-        if not self._wants_user(job.userid):
+        if USERID_UNKNOWN not in (wanted.userid, job.userid) and wanted.userid != job.userid:
             return False
         if wanted.results and job.result != UNKNOWN and not job.result & wanted.results:
             return False
-        if wanted.name and job.name not in (UNKNOWN, mark_of(cut_name(wanted.name))):
+        if wanted.name and job.name not in (UNKNOWN, mark_of(wanted.name)):
             return False
         if not self.queues or job.queue == UNKNOWN:
             return True
         return any(job.queue == mark_of(queue) for queue in self.queues)
-
-    def _wants_user(self, userid: int) -> bool:
-        return self.wanted.userid in (USERID_UNKNOWN, userid) or userid == USERID_UNKNOWN
