@@ -84,7 +84,7 @@ def test_commits_leave_the_values_that_flux_core_has(commits: list[list[Op]]) ->
         assert store.put_down() == dict(sorted(values_of(tree).items()))
 
 
-@given(st.lists(KEYS, max_size=12), st.text("abc.", max_size=5))
+@given(st.lists(KEYS, max_size=12), st.one_of(KEYS, st.text("abc.", max_size=5)))
 def test_a_directory_has_the_names_below_it(keys: list[str], at: str) -> None:
     store = MemoryStore()
     for key in keys:
