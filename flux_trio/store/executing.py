@@ -12,7 +12,7 @@ import msgspec
 from flux_trio.cores.kvs.ops import BackedUp, Fetch, Fetched, MakeBackup, Stored, StoreOps
 from flux_trio.messages import Errno
 from flux_trio.store.stores import Store, StoreError
-from flux_trio.store.trees import read_tree
+from flux_trio.store.trees import read_trees
 
 STOPPED: Final = BackedUp(Errno.ECANCELED, "the client that has asked for the backup is gone")
 """The result of a backup after StopBackup."""
@@ -28,7 +28,7 @@ def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
             [store.dir(prefix) for prefix in action.prefixes],
             pages=[store.page(page) for page in action.pages],
             counts=[store.count(prefix) for prefix in action.counted],
-            trees=[read_tree(store, asked) for asked in action.trees],
+            trees=read_trees(store, action.trees),
         )
     except StoreError as error:
         if isinstance(action, StoreOps):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from flux_trio.cores.kvs.ops import (
@@ -20,13 +20,17 @@ from flux_trio.store.stores import Store
 PAGE_KEYS: Final = 64  # of a directory, read at once
 
 
-def read_tree(store: Store, asked: TreeAsked) -> TreeFound:
-    """Read a value, or a directory. Raises StoreError."""
+def read_trees(store: Store, asked: Sequence[TreeAsked]) -> list[TreeFound]:
+    """Read values, or directories. Raises StoreError."""
+    keys = [each.key for each in asked if each.key]
+    values = dict(zip(keys, store.lookup(keys), strict=True))
+    return [_read_tree(store, each, values.get(each.key)) for each in asked]
+
+
+def _read_tree(store: Store, asked: TreeAsked, value: str | Damaged | None) -> TreeFound:
     key = asked.key
-    if key:
-        (value,) = store.lookup([key])
-        if value is not None:
-            return TreeFound(_with_pieces(store, key, value) if asked.in_pieces else value)
+    if value is not None:
+        return TreeFound(_with_pieces(store, key, value) if asked.in_pieces else value)
     if not asked.entries:
         is_dir = not key or bool(store.page(Page(key, 1, values=False)).keys)
         return TreeFound(is_dir=is_dir)

@@ -14,7 +14,7 @@ from flux_trio.cores.kvs.trees import above, asked_of, normalized, ops_of
 from flux_trio.formats.treeobj import bytes_as_text, text_as_bytes
 from flux_trio.messages import Errno, FluxError
 from flux_trio.store.stores import MemoryStore
-from flux_trio.store.trees import read_tree
+from flux_trio.store.trees import read_trees
 
 KEYS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)
 OPS = st.one_of(
@@ -74,7 +74,8 @@ def test_commits_leave_the_values_that_flux_core_has(commits: list[list[Op]]) ->
     store, tree = MemoryStore(), Tree()
     for ops in commits:
         expected = copy.deepcopy(tree)
-        found = {asked.key: read_tree(store, asked) for asked in asked_of(ops, "")}
+        asked = asked_of(ops, "")
+        found = dict(zip([each.key for each in asked], read_trees(store, asked), strict=True))
         if all_apply(expected, ops):
             store.commit(ops_of(ops, found))
             tree = without_empty(expected)  # which are not there after a commit
@@ -88,21 +89,21 @@ def test_commits_leave_the_values_that_flux_core_has(commits: list[list[Op]]) ->
 def test_a_directory_has_the_names_below_it(keys: list[str], at: str) -> None:
     store = MemoryStore()
     for key in keys:
-        store.commit(
-            ops_of([Put(key, "x")], {k: read_tree(store, TreeAsked(k)) for k in above(key)})
-        )
+        places = above(key)
+        found = read_trees(store, [TreeAsked(each) for each in places])
+        store.commit(ops_of([Put(key, "x")], dict(zip(places, found, strict=True))))
     stored = list(store.put_down())
     key = ".".join(filter(None, at.split(".")))
     start = f"{key}." if key else ""
     names = {
         each.removeprefix(start).partition(".")[0] for each in stored if each.startswith(start)
     }
-    found = read_tree(store, TreeAsked(key, entries=True))
+    (at_key,) = read_trees(store, [TreeAsked(key, entries=True)])
     if key in stored:
-        assert found.value == "x"
+        assert at_key.value == "x"
     else:
-        assert set(found.entries) == names
-        assert found.is_dir == (bool(names) or not key)
+        assert set(at_key.entries) == names
+        assert at_key.is_dir == (bool(names) or not key)
 
 
 @given(st.lists(st.binary(max_size=6), max_size=4))

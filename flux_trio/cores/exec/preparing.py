@@ -145,7 +145,7 @@ class Preparing(Part):
             self._look_up(job, StoredKey.EVENTLOG)
             if job.simulation is None or (self._guests.is_named and job.guest is None):
                 self._look_up(job, StoredKey.EXEC_LOG)
-                if job.guest is None:
+                if job.simulation is None and job.guest is None:
                     self._look_up(job, StoredKey.PLACES)
         elif job.simulation is not None:
             self._begin(job)
