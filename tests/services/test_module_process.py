@@ -5,6 +5,7 @@ Elsewhere is the other end of a connection in memory, or a process of its own.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -23,6 +24,7 @@ from flux_trio.config import Config, ExecConfig, parse_config
 from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, durable_store, open_instance
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Errno, FluxError, topics
+from flux_trio.services import shell_client
 from flux_trio.services.module_process import CONFIG_VARIABLE, main_of, module_environment
 from flux_trio.sim import make_machine
 from flux_trio.transports import Connection, Credentials, memory_pair
@@ -170,34 +172,36 @@ async def test_jobs_outlive_the_process_of_the_execution_service(tmp_path: Path)
 async def test_process_whose_start_is_slow_is_waited_for_and_named_and_can_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_go_on = tmp_path / "go"
-    os.mkfifo(may_go_on)
+    held = tmp_path / "held"  # each process, the shell host's as well, waits for this lock
     slow = tmp_path / "slow" / "sitecustomize.py"
     slow.parent.mkdir()
-    slow.write_text(f"open({str(may_go_on)!r}).read()\n")
+    slow.write_text(f"import fcntl\nfcntl.flock(open({str(held)!r}), fcntl.LOCK_SH)\n")
     monkeypatch.setenv("PYTHONPATH", str(slow.parent))
     monkeypatch.setattr(process, "SLOW_S", 0.1)
+    monkeypatch.setattr(shell_client, "SLOW_S", 0.1)  # jobs wait for it, the instance does not
     (tmp_path / "state").mkdir()
-    async with opened(tmp_path / "state", "sched") as user:
+    with held.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with opened(tmp_path / "state", "sched") as user:
 
-        async def load() -> None:
-            with suppress(FluxError):  # the first one is removed
-                await user.call(topics.MODULE_LOAD, {"name": "sched", "exec": True})
+            async def load() -> None:
+                with suppress(FluxError):  # the first one is removed
+                    await user.call(topics.MODULE_LOAD, {"name": "sched", "exec": True})
 
-        async def wait_named(times: int) -> None:
-            text = "still starting after 0.1 s"
-            while [each.text for each in user.instance.log].count(text) != times:  # noqa: ASYNC110
-                await trio.sleep(0.005)
+            async def wait_named(times: int) -> None:
+                text = "still starting after 0.1 s"
+                while [each.text for each in user.instance.log].count(text) != times:  # noqa: ASYNC110
+                    await trio.sleep(0.005)
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(load)
-            await wait_named(1)
-            await user.call(topics.MODULE_REMOVE, {"name": "sched"})
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(load)
-            await wait_named(2)
-            (await trio.to_thread.run_sync(may_go_on.open, "w")).close()
-        assert "clean" in await user.wait(await user.submit("true"), "clean")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(load)
+                await wait_named(1)
+                await user.call(topics.MODULE_REMOVE, {"name": "sched"})
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(load)
+                await wait_named(2)
+                lock.close()
+            assert "clean" in await user.wait(await user.submit("true"), "clean")
 
 
 @pytest.mark.real
