@@ -167,6 +167,27 @@ def test_an_answer_may_come_when_a_module_has_just_ended() -> None:
     assert "6.request.1" in answers_after_it_ended(2)
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_an_answer_to_a_module_that_has_gone_is_received_by_nobody(is_open: bool) -> None:
+    """6.request.1: the service had begun with it; the trace does not show to whom it is."""
+    text = printed(0.7, "resource tx > module.status [9]", {"status": 1})
+    text += printed(0.8, "kvs tx > module.status [9]", {"status": 1})
+    text += printed(0.9, "resource rx > resource.acquire [9]", {})  # by a client, as the next
+    text += printed(1.0, "kvs rx > kvs.commit [9]", {"namespace": "primary"})
+    text += printed(1.1, "kvs tx < kvs.commit [9] success", {"rootseq": 1})
+    text += printed(1.2, "job-exec tx > module.status [9]", {"status": 1})
+    text += printed(1.3, "job-exec tx > kvs.commit [9]", {"namespace": "primary"})
+    text += printed(1.3, "kvs rx > kvs.commit [9]", {"namespace": "primary"})
+    if not is_open:
+        text += printed(1.4, "kvs tx < kvs.commit [9] success", {"rootseq": 2})
+        text += printed(1.4, "job-exec rx < kvs.commit [9] success", {"rootseq": 2})
+    text += printed(5.0, "job-exec tx > module.status [9]", {"status": 3})
+    text += printed(5.0, "kvs rx > kvs.disconnect [0]", {})
+    text += printed(8.0, "kvs tx < kvs.commit [9] success", {"rootseq": 3})
+    found = {each.clause for each in judged_text(text).violations}
+    assert ("6.request.1" in found) != is_open
+
+
 # --- streams, and configurations
 
 

@@ -26,6 +26,7 @@ from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.scheduling import FINAL
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Record
+from flux_trio.trace.routed import CLIENT as NOT_TRACED
 from flux_trio.trace.routed import EXITED, MODULE_STATUS
 
 RULES: Final = Rules(routed=True)
@@ -99,7 +100,8 @@ def _fold(calls: Calls | None, part: str | None, record: Record, _seen: Seen) ->
     if part is not None:
         if part == SERVER:
             return calls.but(void=record.n)
-        return calls.but(open=calls.due, void=record.n) if part == ENDED and calls.due else None
+        unanswered = calls.due or (calls.open if part == CLIENT else ())
+        return calls.but(open=unanswered, void=record.n) if unanswered else None
     if isinstance(found, Request):
         return calls.but(open=(*calls.open, record.n), had=True)
     assert isinstance(found, Response)
@@ -196,6 +198,14 @@ def _of_manager(record: Record, seen: Seen) -> Finding:
     return Broken(text, party=record.party)
 
 
+def _may_be_of_gone(topic: str, seen: Seen) -> bool:
+    """Whether a module has gone that had asked this and was not answered: nobody receives the
+    answer, so that the trace does not show to whom it is.
+    """
+    found: Any = seen.all(CALLS).items()
+    return any(key[1] == topic and len(calls.open) > len(calls.due) for key, calls in found)
+
+
 @RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS, ASKED])
 def a_response_is_of_a_request(record: Record, seen: Seen) -> Finding:
     key = _key(record)
@@ -207,6 +217,8 @@ def a_response_is_of_a_request(record: Record, seen: Seen) -> Finding:
     if calls is not None and calls.open:
         return True
     client, topic = key
+    if client == NOT_TRACED and _may_be_of_gone(topic, seen):
+        return None
     text = f"{topic}: a response to {client or 'a client'}, which has no open request of this topic"
     return Broken(text, party=record.party)
 
