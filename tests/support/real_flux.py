@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 REAL: Final = Path(__file__).parents[1] / "real"
-STORY_S_MAX: Final = 120.0
+STORY_S_MAX: Final = 240.0
 
 NEEDS_FLUX: Final = [
     pytest.mark.real_flux,
