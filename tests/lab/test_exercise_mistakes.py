@@ -313,10 +313,21 @@ def test_mistake_is_named_by_the_acts_about_it(planted: Planted, row: Row) -> No
     assert f"{row.clause} broken by" in found.text()
 
 
+SEEN_ELSEWHERE: Final = (
+    "a node that is taken away denies all that waits",
+    "nobody is told of a command that is not there",
+    "jobs are ended when the job manager goes",
+    "whoever leaves was the job manager",
+)
+"""Mistakes that do not show in the acts about their clause, but in others."""
+
+
 @pytest.mark.gate
 @pytest.mark.parametrize(("planted", "row"), ALL)
 def test_mistake_is_named(planted: Planted, row: Row) -> None:
-    found = planted.played(row.right, row.wrong, planted.acts)
+    about = [act for act in planted.acts if row.clause in act.clauses]
+    acts = planted.acts if row.name in SEEN_ELSEWHERE else about or planted.acts
+    found = planted.played(row.right, row.wrong, acts)
     assert row.clause in {each.clause for each in found.judgement.violations}, found.text()
 
 
