@@ -132,7 +132,8 @@ async def _clear(honest: FluxHandle) -> None:
     """End and forget the jobs that were submitted meanwhile: they are no growth."""
     cancel = {"userid": USERID_UNKNOWN, "states": ACTIVE, "severity": 0, "type": "cancel"}
     await honest.call(topics.JOB_RAISEALL, {**cancel, "dry_run": False})
-    await honest.call(topics.JOB_PURGE, {"num_limit": 0})
+    while (await honest.call(topics.JOB_PURGE, {"num_limit": 0, "force": True}))["count"]:
+        pass
 
 
 async def _modules(honest: FluxHandle) -> list[tuple[str, int]]:
