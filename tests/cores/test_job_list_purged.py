@@ -9,9 +9,11 @@ from flux_trio.cores.job_index import ended_at
 from flux_trio.cores.job_list.finished import NEWEST, Finished
 from flux_trio.editions import journal
 from flux_trio.editions.journal import Ended
+from flux_trio.formats import job_key
 from flux_trio.messages import ROLE_OWNER, Event, topics
+from tests.support.asking import asked
 from tests.support.eventlogs import inactive, running
-from tests.support.listing import ListedJobs
+from tests.support.listing import STATES, ListedJobs
 
 OLD, NEW = Ended(1, 1_000_000, 0, 1, 0, 0), Ended(2, 2_000_000, 0, 1, 0, 0)
 
@@ -64,11 +66,29 @@ def test_row_of_a_job_is_not_kept_after_its_purge() -> None:
     listed.tell_all(1, inactive())
     assert listed.ids() == [1]
     assert _kept_rows(listed) == 1
-    ended = inactive()[-1].timestamp
-    purged = journal.PURGED.write(journal.Purged([1], [ended_at(ended)]))
-    listed.turn(Event(topics.JOB_PURGE_EVENT, purged, rolemask=ROLE_OWNER))
+    _purge(listed, 1)
     assert listed.ids() == []
     assert _kept_rows(listed) == 0
+
+
+def test_row_that_is_purged_while_other_jobs_are_read_is_left_out() -> None:
+    listed = ListedJobs()
+    listed.start()
+    listed.tell_all(1, inactive())
+    assert listed.ids() == [1]
+    listed.tell_all(2, running())
+    lookups = listed.core.turn(0.0, [asked(topics.LIST_LIST, {"states": STATES})])
+    listed.commit(["unlink", job_key(1, "eventlog")])
+    _purge(listed, 1)
+    listed.do(lookups)
+    ((errnum, payload),) = listed.take_sent()
+    assert (errnum, [row["id"] for row in payload["jobs"]]) == (0, [2])
+
+
+def _purge(listed: ListedJobs, jobid: int) -> None:
+    ended = inactive()[-1].timestamp
+    purged = journal.PURGED.write(journal.Purged([jobid], [ended_at(ended)]))
+    listed.turn(Event(topics.JOB_PURGE_EVENT, purged, rolemask=ROLE_OWNER))
 
 
 def _kept_rows(listed: ListedJobs) -> int:

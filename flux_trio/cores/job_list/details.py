@@ -91,14 +91,15 @@ class Details(Part):
     def keys_of(self, jobs: Sequence[Listed]) -> Iterator[tuple[int, str]]:
         """Yield what has to be read of `jobs`: job id and key name.
 
-        Finished jobs are read all or none: what is kept now may be gone when others have been read.
+        If anything is, all of the finished jobs is read, too: their kept rows may be gone by then.
         """
+        active = [
+            (job.id, key) for job in jobs if isinstance(job, Record) for key in self._missing(job)
+        ]
         finished = [job.id for job in jobs if isinstance(job, Ended)]
-        names_of_finished = () if all(map(self._rows.__contains__, finished)) else _FINISHED
-        for job in jobs:
-            names = names_of_finished if isinstance(job, Ended) else self._missing(job)
-            for name in names:
-                yield job.id, name
+        yield from active
+        if active or not all(map(self._rows.__contains__, finished)):
+            yield from ((jobid, name) for jobid in finished for name in _FINISHED)
 
     def ask(self, keys: Sequence[tuple[int, str]], call: JobListCall) -> int:
         """Read `keys` by one kvs.lookup-all, whose answer is for `call`; return its matchtag.
