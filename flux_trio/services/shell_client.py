@@ -189,6 +189,7 @@ class ShellClient:
 
 
 async def _kill(process: trio.Process) -> None:
+    """End a start that is cancelled; Trio's own way would give it 5 s after SIGTERM."""
     process.kill()
 
 
