@@ -286,3 +286,43 @@ def test_step_that_does_not_end_is_named_and_ends_the_process_at_its_limit() -> 
         "flux-trio: waits for godot, at most 1.1 s; a second signal ends it at once",
         "flux-trio: ended after 1.1 s: it waited for godot",
     ]
+
+
+SIGNALS_WHILE_PYTHON_RUNS = """
+    import os, select, signal, threading
+    from flux_trio.cli.instance.ending import Ending
+
+    def call(depth):
+        return depth and 1 + call(depth - 1)
+
+    def run():
+        for depth in range(30):
+            call(depth)
+        exec("def made(): yield 1\\nlist(made())", {})  # code that is gone afterwards
+
+    def send(done):
+        for _ in range(1500):
+            os.kill(os.getpid(), signal.SIGHUP)
+            for _ in range(20):
+                run()
+        os.close(done)
+
+    ending = Ending()
+    ending.forwards = True
+    with ending.taking([signal.SIGHUP]):
+        came, done = os.pipe()
+        threading.Thread(target=send, args=[done]).start()
+        select.select([came], [], [])  # the main thread takes signals while the other one runs
+    """
+
+
+def test_signals_that_come_while_another_thread_runs_do_no_harm() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(SIGNALS_WHILE_PYTHON_RUNS)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

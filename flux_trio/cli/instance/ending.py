@@ -177,8 +177,9 @@ class Ending:
         for end in (came, write):
             os.set_blocking(end, False)
         for signum in signums:
-            # the stacks of all threads: it writes none of a thread that is not Python's
-            faulthandler.register(signum, write, chain=True)
+            # The system gives the signal to the main thread. The stack of another one, which may
+            # run meanwhile, cannot be read without Python's lock: that may crash the process.
+            faulthandler.register(signum, write, all_threads=False, chain=True)
         # a child that receives a signal must not be taken for this process
         os.register_at_fork(after_in_child=lambda: _ignore(signums))
         threading.Thread(target=self._wait_for_signals, args=[came], daemon=True).start()
