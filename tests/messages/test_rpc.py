@@ -177,6 +177,8 @@ def test_flags_are_those_of_the_header() -> None:
         "STREAMING": 0x40,
         "USER1": 0x80,
     }
+    assert Request("a", flags=0x40).is_streaming
+    assert not Request("a", flags=0x80).is_streaming
 
 
 def test_error_that_quotes_a_request_is_cut() -> None:

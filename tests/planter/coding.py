@@ -1,12 +1,15 @@
-"""Gives functions that are there the code of an edited text, in this process alone."""
+"""Edits, and giving functions that are there the code of an edited text, in this process alone."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+import linecache
+from collections.abc import Callable, Iterable, Iterator
 from inspect import CO_OPTIMIZED
 from types import CodeType, FunctionType
 from typing import TypeAlias
+
+import msgspec
 
 from tests.planter.findings import ROOT
 
@@ -18,15 +21,42 @@ class Unplantable(Exception):
     """More than bodies of functions is changed."""
 
 
+class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One change of a file: `old`, which is there exactly once, becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+
+def edited(edits: Iterable[Edit]) -> dict[str, str]:
+    """Return the text of each changed file, by its path from the root.
+
+    Raises ValueError for an edit whose old text is not there exactly once.
+    """
+    texts: dict[str, str] = {}
+    for edit in edits:
+        text = texts.get(edit.file) or (ROOT / edit.file).read_text(encoding="utf-8")
+        count = text.count(edit.old)
+        if count != 1:
+            raise ValueError(f"{edit.file} has {count} times, not once: {edit.old.strip()[:60]!r}")
+        texts[edit.file] = text.replace(edit.old, edit.new)
+    return texts
+
+
 def plant_code(files: dict[str, str], functions: Functions) -> None:
     """Give functions the code of the edited texts. Raises Unplantable."""
     for file, text in files.items():
         for old, new in changed_in(file, text):
             found = functions.get(_key(old), [])
-            if not found or old.co_freevars != new.co_freevars:
-                raise Unplantable
+            if not found and "<locals>" not in old.co_qualname:
+                raise Unplantable(f"{file}: {old.co_qualname} is not imported")
+            if found and old.co_freevars != new.co_freevars:
+                raise Unplantable(f"{file}: {old.co_qualname} uses other names from around it")
             for each in found:
                 each.__code__ = new
+        path = str(ROOT / file)  # tracebacks have its lines, and tests that read the source
+        linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
 
 
 def changed_in(file: str, text: str) -> list[tuple[CodeType, CodeType]]:
@@ -42,13 +72,14 @@ def changed_in(file: str, text: str) -> list[tuple[CodeType, CodeType]]:
 def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
     if _plain(old) == _plain(new):
         return
-    if old.co_flags & CO_OPTIMIZED:  # no module and no body of a class
+    is_function = old.co_flags & CO_OPTIMIZED  # no module and no body of a class
+    if is_function:
         yield old, new
-    elif _plain(old, _name) == _plain(new, _name):
+    if _plain(old, _name) == _plain(new, _name):
         for pair in zip(_codes_in(old), _codes_in(new), strict=True):
-            yield from _changed(*pair)
-    else:
-        raise Unplantable
+            yield from _changed(*pair)  # of those in a function, some may have been made
+    elif not is_function:
+        raise Unplantable(f"{old.co_filename}: more than bodies of functions is changed")
 
 
 def _codes_in(code: CodeType) -> list[CodeType]:

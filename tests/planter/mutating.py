@@ -1,7 +1,7 @@
 """Make each row of the state tables wrong: which test notices?
 
-The first run records which tests reach which rows. After a change of the code, the tests that
-noticed a mutant before are tried first.
+The first run records which tests reach which rows. Those that reach the row run first, those that
+noticed another mutant of that row before all, then the quick ones; after a change of the code, too.
 """
 
 from __future__ import annotations
@@ -10,14 +10,55 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from tests.planter import reach, running
+from tests.planter import planting, reach, running
 from tests.planter.findings import KEPT, ROOT, Findings, code_now, equivalents, records_of, report
 from tests.planter.mutants import Mutant, mutants_of
 
 FAMILY: Final = "tables"
+PATIENCE_S: Final = 60.0
+PATIENCE_FACTOR: Final = 30.0
+"""A test may take so many times its recorded duration, and PATIENCE_S more: machines are loaded."""
+
+
+@dataclass
+class TablesPlan(running.Plan):
+    """Plants rows of tables; all behaviour tests are to notice."""
+
+    reached: dict[str, reach.Reached]
+    only_reaching: frozenset[str]
+    """Mutants for which the tests that do not reach them are left out: known equivalents."""
+
+    def plant(self, mutant: Mutant) -> None:
+        planting.plant(FAMILY, mutant.name)
+
+    def tests_for(self, mutant: Mutant, tests: Collection[str]) -> list[str]:
+        siblings = (each.name for each in self.mutants if each.place == mutant.place)
+        first = {test: n for n, test in enumerate(self.findings.catchers(siblings))}
+
+        def rank(test: str) -> tuple[bool, int, float]:
+            reached = self.reached[test]
+            return (
+                mutant.place not in reached.places,
+                first.get(test, len(first)),
+                reached.seconds,
+            )
+
+        chosen = [
+            test
+            for test in tests
+            if (reached := self.reached.get(test)) is not None
+            and reached.passed
+            and not reached.set_aside
+            and (mutant.place in reached.places or mutant.name not in self.only_reaching)
+        ]
+        return sorted(chosen, key=rank)
+
+    def patience_s(self, test: str) -> float:
+        return PATIENCE_S + PATIENCE_FACTOR * self.reached[test].seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +78,7 @@ def run(asked: argparse.Namespace) -> int:
     findings = Findings(KEPT / FAMILY / "findings.jsonl", code, scope)
     if not asked.report:
         _record(tests, code, keep=asked.keep_records)
-        plan = running.Plan(
-            family=FAMILY,
+        plan = TablesPlan(
             mutants=[each for each in chosen if findings.of(each.name) is None],
             findings=findings,
             reached=reach.read(records_of(FAMILY)),

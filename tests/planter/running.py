@@ -1,9 +1,8 @@
 """Collects the tests once, then forks a process for each mutant that runs them against it.
 
-The tests that reach the mutant's place run first, those that caught another mutant of that place
-before all, then the quick ones; the process stops at the first failure. A failure counts when the
-same test passes without the mutant. A test that takes much longer than it did when it was recorded
-has failed too: a mutant may keep the program from ending.
+What a `Plan` says is run, in its order; the process stops at the first failure. A failure counts if
+the plan says so, and the same test passes without the mutant. A test that takes too long has failed
+too: a mutant may keep the program from ending.
 """
 
 from __future__ import annotations
@@ -17,36 +16,54 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import pytest
 
-from tests.planter import planting
 from tests.planter.findings import Finding, Findings
 from tests.planter.mutants import Mutant
-from tests.planter.reach import Reached
 from tests.planter.repeatable import draw_the_same_examples
 
-PATIENCE_S: Final = 60.0
-PATIENCE_FACTOR: Final = 30.0
-"""A test may take so many times its recorded duration, and PATIENCE_S more: machines are loaded."""
+PATIENCE_S: Final = 300.0
+"""A test that takes longer does not end: machines are loaded."""
+
+
+class Trouble(Exception):
+    """A test failed otherwise than by raising something."""
 
 
 @dataclass
 class Plan:
     """What is to be found out."""
 
-    family: str
     mutants: Sequence[Mutant]
     findings: Findings
-    reached: dict[str, Reached]
-    only_reaching: frozenset[str]
-    """Mutants for which the tests that do not reach them are left out: known equivalents."""
     processes: int
     say: Callable[[str], None]
+
+    def plant(self, mutant: Mutant) -> None:
+        """Plant a mutant in this process."""
+        mutant.plant()
+
+    def tests_for(self, mutant: Mutant, tests: Collection[str]) -> list[str]:
+        """Those of the collected `tests` that are to notice, in the order in which they are run."""
+        raise NotImplementedError
+
+    def patience_s(self, _test: str) -> float:
+        """How long a test may take."""
+        return PATIENCE_S
+
+    def judge(self, _mutant: Mutant, _phase: str, error: BaseException) -> tuple[bool, str]:
+        """Whether failing with `error` in this phase counts, and what is said of it."""
+        return True, said_by(error)
+
+    def said(self, finding: Finding) -> str:
+        """What is said of a finding."""
+        said = f"noticed by {finding.by}: {finding.why}" if finding.by else "NOT NOTICED"
+        return f"{finding.mutant}: {said} ({finding.ran} tests, {finding.seconds} s)"
 
 
 @dataclass
@@ -55,7 +72,7 @@ class Child:
 
     pid: int
     answers: int
-    mutant: str
+    mutant: Mutant | None
     temporary: str
     test: str = ""
     deadline: float = 0.0
@@ -85,7 +102,7 @@ class Runner:
         try:
             while True:
                 while len(running) < self._plan.processes and (mutant := next(waiting, None)):
-                    child = self._try(mutant.name, self.tests_for(mutant))
+                    child = self._try(mutant, self._tests_for(mutant))
                     running[child.answers] = child
                 if not running:
                     return True
@@ -95,37 +112,18 @@ class Runner:
                     if finding is not None:
                         del running[child.answers]
                         self._plan.findings.add(finding)
-                        self._plan.say(_said(finding))
+                        self._plan.say(self._plan.said(finding))
         finally:
             for child in running.values():
                 _end(child)
 
-    def tests_for(self, mutant: Mutant) -> list[str]:
-        """The behaviour tests, in the order in which they are tried."""
-        plan = self._plan
-        siblings = (each.name for each in plan.mutants if each.place == mutant.place)
-        first = {test: n for n, test in enumerate(plan.findings.catchers(siblings))}
+    def _tests_for(self, mutant: Mutant) -> list[str]:
+        """The tests of the plan that are not known to fail without a mutant."""
+        tests = self._plan.tests_for(mutant, self._items)
+        return [each for each in tests if self._sound.get(each, True)]
 
-        def rank(test: str) -> tuple[bool, int, float]:
-            reached = plan.reached[test]
-            return (
-                mutant.place not in reached.places,
-                first.get(test, len(first)),
-                reached.seconds,
-            )
-
-        tests = [
-            test
-            for test in self._items
-            if (reached := plan.reached.get(test)) is not None
-            and reached.passed
-            and not reached.set_aside
-            and (mutant.place in reached.places or mutant.name not in plan.only_reaching)
-        ]
-        return sorted(tests, key=rank)
-
-    def _try(self, mutant: str, tests: Sequence[str]) -> Child:
-        """Start a process that runs `tests` with `mutant` planted; "" is no mutant."""
+    def _try(self, mutant: Mutant | None, tests: Sequence[str]) -> Child:
+        """Start a process that runs `tests` with `mutant` planted, if there is one."""
         answers, ours = os.pipe()
         temporary = tempfile.mkdtemp(prefix="m")
         pid = os.fork()
@@ -135,79 +133,89 @@ class Runner:
         os.close(ours)
         return Child(pid, answers, mutant, temporary)
 
-    def _in_child(self, ours: int, mutant: str, tests: Sequence[str], temporary: str) -> NoReturn:
+    def _in_child(
+        self, ours: int, mutant: Mutant | None, tests: Sequence[str], temporary: str
+    ) -> NoReturn:
         status = 1
         try:
             os.setsid()
             os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"] = temporary
             tempfile.tempdir = temporary
-            if mutant:
-                planting.plant(self._plan.family, mutant)
-            self._run(ours, [self._items[test] for test in tests])
+            if mutant is not None:
+                self._plan.plant(mutant)
+            found = self._run(ours, mutant, [self._items[test] for test in tests])
+            _tell(ours, "found", found)
             status = 0
         except BaseException as error:  # noqa: BLE001  # nothing above this frame may run here
-            _tell(ours, "broken", repr(error))
+            _tell(ours, "broken", said_by(error))
         finally:
             os._exit(status)
 
-    def _run(self, ours: int, items: list[pytest.Item]) -> None:
-        """Run `items` until one fails, and tell of each."""
-        plugins = items[0].config.pluginmanager if items else None
-        if plugins is None:
-            return
+    def _run(self, ours: int, mutant: Mutant | None, items: list[pytest.Item]) -> tuple[bool, str]:
+        """Run `items` until one fails, and tell of each; whether that is noticed, and why."""
+        if not items:
+            return False, "there is no test that passes with nothing planted"
+        plugins = items[0].config.pluginmanager
         if (reporter := plugins.getplugin("terminalreporter")) is not None:
             plugins.unregister(reporter)
-        failures: list[str] = []
+        failures: list[tuple[str, BaseException]] = []
 
-        class Reports:
-            def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        class Failures:
+            @pytest.hookimpl(wrapper=True)
+            def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Any:
+                report = yield
                 if report.failed:
-                    failures.append(_reason(report))
+                    error = call.excinfo.value if call.excinfo else Trouble(report.longrepr)
+                    failures.append((call.when, error))
+                return report
 
-        plugins.register(Reports())
+        plugins.register(Failures())
         for item, following in zip(items, [*items[1:], None], strict=True):
             _tell(ours, "test", item.nodeid)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if failures:
-                _tell(ours, "failed", failures[0])
-                return
-        _tell(ours, "passed", "")
+                return self._judge(mutant, *failures[0])
+        return False, ""
+
+    def _judge(self, mutant: Mutant | None, phase: str, error: BaseException) -> tuple[bool, str]:
+        if mutant is None:
+            return True, said_by(error)
+        return self._plan.judge(mutant, phase, error)
 
     def _look(self, child: Child, is_ready: bool) -> Finding | None:
         """What was found, when the process has ended or is past its time."""
-        why: str | None = None
+        found: tuple[bool, str] | None = None
         for kind, value in _heard(child) if is_ready else ():
             match kind:
                 case "test":
                     child.test = value
                     child.ran += 1
-                    usual = self._plan.reached[value].seconds if value in self._plan.reached else 0
-                    child.deadline = time.monotonic() + PATIENCE_S + PATIENCE_FACTOR * usual
-                case "end":
-                    why = why or "the process ended"
-                case _:
-                    why = value or "-"
-        if why is None and child.deadline and time.monotonic() > child.deadline:
-            why = "does not end"
-        if why is None:
+                    child.deadline = time.monotonic() + self._plan.patience_s(value)
+                case "found":
+                    found = value
+                case "broken" if not child.test:
+                    found = False, f"it cannot be planted: {value}"
+                case "broken" | "end":
+                    why = value or "the process ended"
+                    found = self._judge(child.mutant, "call", Trouble(why))
+        if found is None and child.deadline and time.monotonic() > child.deadline:
+            found = self._judge(child.mutant, "call", Trouble("does not end"))
+        if found is None:
             return None
-        seconds = _end(child)
-        if why == "-":
-            return Finding(child.mutant, "", "", child.ran, seconds)
-        if not child.mutant or self._passes_alone(child.test):
-            return Finding(child.mutant, child.test, why, child.ran, seconds)
-        self._plan.say(f"{child.test} fails without a mutant too: {why}")
-        self._plan.reached[child.test].passed = False
-        mutant = next(each for each in self._plan.mutants if each.name == child.mutant)
-        return self._alone(child.mutant, self.tests_for(mutant))
+        (is_noticed, why), seconds = found, _end(child)
+        mutant, by = child.mutant, child.test if found[0] else ""
+        if mutant is None or not is_noticed or self._passes_alone(by):
+            return Finding(mutant.name if mutant else "", by, why, child.ran, seconds)
+        self._plan.say(f"{by} fails without a mutant too: {why}")
+        return self._alone(mutant, self._tests_for(mutant))
 
     def _passes_alone(self, test: str) -> bool:
         """Whether `test` passes without a mutant; asked once for each."""
         if test not in self._sound:
-            self._sound[test] = not self._alone("", [test]).by
+            self._sound[test] = not self._alone(None, [test]).by
         return self._sound[test]
 
-    def _alone(self, mutant: str, tests: Sequence[str]) -> Finding:
+    def _alone(self, mutant: Mutant | None, tests: Sequence[str]) -> Finding:
         """Try `tests` now, and wait."""
         child = self._try(mutant, tests)
         while True:
@@ -216,14 +224,26 @@ class Runner:
                 return finding
 
 
-def _reason(report: pytest.TestReport) -> str:
-    """The last line of a failure that says what was wrong."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text = str(crash.message if crash is not None else report.longrepr)
-    return f"{report.when}: {text.strip().splitlines()[0] if text.strip() else ''}"[:200]
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions that are no group."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from causes_of(each)
+    else:
+        yield error
 
 
-def _tell(ours: int, kind: str, value: str) -> None:
+def said_by(error: BaseException) -> str:
+    """The first line of each cause."""
+    return " / ".join(_first_line(each) for each in causes_of(error))[:300]
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
+
+
+def _tell(ours: int, kind: str, value: Any) -> None:
     os.write(ours, json.dumps([kind, value]).encode() + b"\n")
 
 
@@ -246,11 +266,6 @@ def _end(child: Child) -> float:
     os.close(child.answers)
     shutil.rmtree(child.temporary, ignore_errors=True)
     return round(used.ru_utime + used.ru_stime, 2)
-
-
-def _said(finding: Finding) -> str:
-    said = f"noticed by {finding.by}: {finding.why}" if finding.by else "NOT NOTICED"
-    return f"{finding.mutant}: {said} ({finding.ran} tests, {finding.seconds} s)"
 
 
 def run(plan: Plan, arguments: Sequence[str]) -> int:

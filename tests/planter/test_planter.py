@@ -53,6 +53,7 @@ from pathlib import Path
 from tests.planter import reach, running
 from tests.planter.findings import Findings
 from tests.planter.mutants import mutants_of
+from tests.planter.mutating import TablesPlan
 
 NAMES = [
     "QUEUE ENABLED_STARTED STOP -> ENABLED_STARTED",
@@ -60,8 +61,7 @@ NAMES = [
     "QUEUE ENABLED_STARTED STOP -> DISABLED_STOPPED",
 ]
 toys = "test_toys.py::"
-plan = running.Plan(
-    family="tables",
+plan = TablesPlan(
     mutants=[mutants_of("tables")[name] for name in NAMES],
     findings=Findings(Path("findings.jsonl"), "now"),
     reached={

@@ -1,8 +1,8 @@
 """The entries of the files rfcNN.toml, and what is wrong with them.
 
-`[[proof]]` has an operator, or edits of our source, with which the named test fails. `[[planted]]`
-names a planted violation of a trace (tests/judge/planted), for a clause that only the judge shows.
-`[[unprovable]]` says why nothing here can break a clause.
+`[[proof]]` has an operator, or edits of our functions, with which the named test fails.
+`[[planted]]` names a planted violation of a trace (tests/judge/planted), for a clause that only the
+judge shows. `[[unprovable]]` says why nothing here can break a clause.
 """
 
 from __future__ import annotations
@@ -18,21 +18,12 @@ from typing import Final
 import msgspec
 
 from flux_trio.judge import Clause
+from tests.planter.coding import Edit, Unplantable, changed_in, edited, functions_now, plant_code
 from tests.planter.findings import ROOT
 from tests.planter.operators import Operator
 from tests.support.planted import all_planted
 
 HERE: Final = Path(__file__).parent
-SOURCES: Final = ("flux_trio/", "plugins/")
-"""The directories whose files an edit may change."""
-
-
-class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One change of a file: `old`, which is there exactly once, becomes `new`."""
-
-    file: str
-    old: str
-    new: str
 
 
 class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +53,13 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def name(self) -> str:
         """The test's name in its file, with its parameters if `test` has them."""
         return self.test.partition("::")[2]
+
+    def plant(self) -> None:
+        """Break the clauses in this process from now on. Raises NoPlace or Unplantable."""
+        if self.operator is not None:
+            self.operator.plant()
+        else:
+            plant_code(edited(self.edit), functions_now())
 
     def digest(self) -> str:
         """A digest of the entry: what was found in this program holds for it."""
@@ -183,25 +181,12 @@ def _faults_of_proof(proof: Proof, mentions: Mapping[str, Iterable[str]]) -> Ite
         yield "expected an operator or edits"
     if proof.operator is not None and (fault := proof.operator.fault()):
         yield fault
-    for edit in proof.edit:
-        yield from _faults_of_edit(edit)
-
-
-def _faults_of_edit(edit: Edit) -> Iterator[str]:
-    if not edit.file.startswith(SOURCES):
-        yield f"{edit.file} is not in {' or '.join(SOURCES)}"
-    elif not (ROOT / edit.file).is_file():
-        yield f"there is no file {edit.file}"
-    elif (count := source_of(edit.file).count(edit.old)) != 1:
-        yield f"{edit.file} has {count} times, not once: {edit.old.strip()[:60]!r}"
-    elif edit.old == edit.new:
-        yield "old and new are the same"
-
-
-@functools.cache
-def source_of(file: str) -> str:
-    """The text of a file of the tree."""
-    return (ROOT / file).read_text(encoding="utf-8")
+    try:
+        for file, text in edited(proof.edit).items():
+            if not changed_in(file, text):
+                yield f"{file}: nothing is changed"
+    except (OSError, ValueError, Unplantable) as error:
+        yield str(error)
 
 
 def _faults_of_planted(entry: PlantedEntry) -> Iterator[str]:

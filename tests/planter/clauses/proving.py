@@ -1,17 +1,18 @@
 """Break each clause: does the test that shows it fail?
 
-Each proof plants its operator, or edits a copy of the program, and runs the file of its test.
+Each proof plants its operator, or its edits of functions, in the memory of a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from flux_trio.judge import load_clauses
 from tests.planter.clauses.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
 from tests.planter.clauses.results import entries_by_clause, statuses_now, why_not_planted
-from tests.planter.clauses.trying import Trial
+from tests.planter.clauses.trying import try_proofs, why_of
 from tests.planter.findings import KEPT, Findings, code_now
 from tests.support.clause_mentions import clause_mentions
 from tests.support.clause_status import counts
@@ -26,8 +27,8 @@ def run(asked: argparse.Namespace) -> int:
     entries = chosen(files.values(), asked.only)
     findings = Findings(KEPT / "proofs" / "findings.jsonl", code_now())
     if not asked.report:
-        trial = Trial(findings, lambda text: print(text, flush=True), asked.processes)
-        trial.run(entry for entry in entries if isinstance(entry, Proof))
+        proofs = [each for each in entries if isinstance(each, Proof)]
+        try_proofs(proofs, findings, asked.processes, partial(print, flush=True))
     wrong = [(each, why) for each in entries if (why := _why_not(each, findings))]
     for each, why in wrong:
         print(f"{' '.join(each.ids)}: not proven by {each.test}: {why}")
@@ -53,4 +54,4 @@ def _why_not(entry: Proof | PlantedEntry, findings: Findings) -> str:
     if isinstance(entry, PlantedEntry):
         return why_not_planted(entry)
     finding = findings.of(entry.digest())
-    return "not tried" if finding is None else "" if finding.by else finding.why
+    return "not tried" if finding is None else "" if finding.by else why_of(finding)

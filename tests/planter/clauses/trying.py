@@ -1,238 +1,90 @@
-"""Tries proofs: each in a copy of the tree, by its test with what it plants.
+"""Tries proofs: a proof holds when the named test fails by its assertion.
 
-A proof holds when the named test fails by its assertion, and passes with nothing planted.
+An assertion is an AssertionError, or what `pytest.raises` and `pytest.fail` raise, that comes from
+a file of the tests or of flux_trio/testing; an `assert` in the program is a crash as any other.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any
+from typing import Final
 
-import msgspec
+import pytest
 
-from tests.planter.clauses.entries import Edit, Proof, function_of
-from tests.planter.clauses.outcomes import OUTCOMES, PLANTED, Planted
+from flux_trio.testing import ClausesBroken
+from tests.planter.clauses.entries import Proof, function_of
 from tests.planter.findings import ROOT, Finding, Findings
+from tests.planter.mutants import Mutant
+from tests.planter.running import Plan, causes_of, run, said_by
+
+_OURS: Final = ("tests/", "conftest.py", "docs/", "flux_trio/testing/")
 
 
-@dataclass
-class Run:
-    """How tests ended."""
-
-    passed: set[str] = field(default_factory=set)
-    """Names in the file, with parameters."""
-    failures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """The failed phases of each test, as `outcomes.py` tells of them."""
-    trouble: str = ""
-    """Why the run says nothing, if so."""
-
-
-def verdict(proof: Proof, run: Run) -> str:
-    """Why `run`, made with what `proof` plants, does not prove its clauses; empty if it does."""
-    if run.trouble:
-        return run.trouble
-    named = _named(proof, run)
-    if not named:
-        return "the test passes" if _has_passed(proof.name, run) else "the test did not run"
-    for name, phases in named.items():
-        if why := _no_assertion(proof, phases):
-            return f"{name} crashes: {why}"
-    return ""
-
-
-def _named(proof: Proof, run: Run) -> dict[str, list[dict[str, Any]]]:
-    """The failures of the named test, by its parameters."""
-    return {
-        name: phases
-        for name, phases in run.failures.items()
-        if proof.name in (name, function_of(name))
+def try_proofs(
+    proofs: Iterable[Proof], findings: Findings, processes: int, say: Callable[[str], None]
+) -> None:
+    """Try each of `proofs` that is not found to hold for this code, and keep what is found."""
+    waiting = {
+        each.digest(): each
+        for each in proofs
+        if not ((finding := findings.of(each.digest())) and finding.by)
     }
+    if waiting:
+        plan = ProofsPlan(waiting, findings, processes, say)
+        run(plan, sorted({each.path for each in waiting.values()}))
 
 
-def assertion(proof: Proof, run: Run) -> str:
-    """What the named test says as it fails."""
-    return str(next(iter(_named(proof, run).values()))[0]["text"])
+class ProofsPlan(Plan):
+    """Plants what breaks clauses; the test of each proof is to notice."""
+
+    def __init__(
+        self,
+        proofs: dict[str, Proof],
+        findings: Findings,
+        processes: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._proofs = proofs
+        mutants = [Mutant(key, each.test, each.path, each.plant) for key, each in proofs.items()]
+        super().__init__(mutants, findings, processes, say)
+
+    def tests_for(self, mutant: Mutant, tests: Collection[str]) -> list[str]:
+        """The named test, with each of its parameters if none are named."""
+        return [each for each in tests if mutant.place in (each, function_of(each))]
+
+    def judge(self, mutant: Mutant, phase: str, error: BaseException) -> tuple[bool, str]:
+        """An assertion of the test counts, or of the judge about these clauses."""
+        causes, said = list(causes_of(error)), said_by(error)
+        if not all(map(_is_asserted, causes)):
+            return False, f"the test crashes: {phase}: {said}"
+        if phase != "call" and not set(self._proofs[mutant.name].ids) <= set(_broken(causes)):
+            return False, f"the {phase} is about something else: {said}"
+        return True, said
+
+    def said(self, finding: Finding) -> str:
+        """The clauses, and the assertion or the reason."""
+        ids = " ".join(self._proofs[finding.mutant].ids)
+        return f"{ids}: {'proven' if finding.by else 'NOT PROVEN'}: {why_of(finding)}"
 
 
-def _has_passed(name: str, run: Run) -> bool:
-    return any(name in (test, function_of(test)) for test in run.passed)
+def why_of(finding: Finding) -> str:
+    """The assertion that proves, or why there is none."""
+    return finding.why or "the test passes"
 
 
-def _no_assertion(proof: Proof, phases: Sequence[dict[str, Any]]) -> str:
-    """What failed other than by an assertion of the test, or of the judge about these clauses."""
-    first = phases[0]
-    if not first.get("asserted"):
-        return f"{first['phase']}: {first['text']}"
-    if first["phase"] != "call" and not set(proof.ids) <= set(first["broken"]):
-        return f"{first['phase']} is about something else: {first['text']}"
-    return ""
+def _is_asserted(error: BaseException) -> bool:
+    if not isinstance(error, AssertionError | pytest.fail.Exception):
+        return False
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(ROOT) and "site-packages" not in path.parts:
+            return path.relative_to(ROOT).as_posix().startswith(_OURS)
+    return False
 
 
-@contextmanager
-def copies(count: int) -> Iterator[list[Path]]:
-    """Copies of the tree, as it is now with what is not committed; removed at the end."""
-    command = ["git", "ls-files", "-co", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    files = [file for file in listed.splitlines() if (ROOT / file).is_file()]
-    with tempfile.TemporaryDirectory(prefix="proofs") as directory:
-        trees = [Path(directory) / str(n) for n in range(count)]
-        for tree in trees:
-            for file in files:
-                (tree / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, tree / file)
-        yield trees
-
-
-@contextmanager
-def edited(tree: Path, edits: Iterable[Edit]) -> Iterator[None]:
-    """Apply `edits` to the files of `tree`, and take them back."""
-    before: dict[Path, str] = {}
-    try:
-        for edit in edits:
-            path = tree / edit.file
-            text = path.read_text(encoding="utf-8")
-            before.setdefault(path, text)
-            _write(path, text.replace(edit.old, edit.new))
-        yield
-    finally:
-        for path, text in before.items():
-            _write(path, text)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write `text`, and remove what is compiled: an edit within a second may keep the size."""
-    path.write_text(text, encoding="utf-8")
-    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
-        compiled.unlink()
-
-
-def run_file(tree: Path, path: str, planted: Sequence[Planted]) -> dict[str, Run]:
-    """Run the tests of `planted`, which are in the file `path` of `tree`; the runs by key."""
-    temporary = tempfile.mkdtemp(prefix="p")
-    outcomes = Path(temporary, "outcomes")
-    outcomes.write_text("")
-    environment = {
-        **os.environ,
-        OUTCOMES: str(outcomes),
-        PLANTED: msgspec.json.encode(planted).decode(),
-        "PYTHONPATH": str(tree),
-        "TMPDIR": temporary,
-        "PYTEST_DEBUG_TEMPROOT": temporary,
-    }
-    options = ["-q", "-n0", "-p", "no:cacheprovider", "-p", "tests.planter.clauses.outcomes"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-m", ""]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *options, path],
-        cwd=tree,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        process.wait()
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        told = outcomes.read_text(encoding="utf-8")
-        shutil.rmtree(temporary, ignore_errors=True)
-    return {each.key: read_outcomes(told, tree, each.key) for each in planted}
-
-
-def read_outcomes(text: str, tree: Path, key: str) -> Run:
-    """The outcomes that the plugin wrote for `key` in a run in `tree`."""
-    run = Run(trouble="the run broke off")
-    for line in map(json.loads, text.splitlines()):
-        match line:
-            case {"program": program} if program != str(tree):
-                return Run(trouble=f"the tests run the program in {program}")
-            case {"test": test, "phase": "collect", "text": said}:
-                return Run(trouble=f"{test} cannot be collected: {said}")
-            case {"key": other} if other != key:
-                pass
-            case {"no_place": said}:
-                return Run(trouble=f"the operator cannot be planted: {said}")
-            case {"test": test, "passed": True}:
-                run.passed.add(test.partition("::")[2])
-            case {"test": test}:
-                run.failures.setdefault(test.partition("::")[2], []).append(line)
-            case {"ended": True}:
-                run.trouble = ""
-    return run
-
-
-@dataclass
-class Trial:
-    """Tries proofs in copies of the tree, and keeps what it finds."""
-
-    findings: Findings
-    say: Callable[[str], None]
-    processes: int = 2
-
-    def run(self, proofs: Iterable[Proof]) -> None:
-        """Try each of `proofs` that is not found to hold for this code."""
-        waiting = [each for each in proofs if not self.holds(each)]
-        if not waiting:
-            return
-        with copies(self.processes) as trees, ThreadPoolExecutor(self.processes) as pool:
-            free: SimpleQueue[Path] = SimpleQueue()
-            for tree in trees:
-                free.put(tree)
-            futures = [pool.submit(self._try, each, free) for each in _together(waiting)]
-            try:
-                for future in as_completed(futures):
-                    for proof, finding in future.result():
-                        self.findings.add(finding)
-                        said = f"{'proven' if finding.by else 'NOT PROVEN'}: {finding.why}"
-                        self.say(f"{' '.join(proof.ids)}: {said}")
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def holds(self, proof: Proof) -> bool:
-        """Whether `proof` was tried with this code, and holds."""
-        finding = self.findings.of(proof.digest())
-        return finding is not None and bool(finding.by)
-
-    def _try(self, proofs: Sequence[Proof], free: SimpleQueue[Path]) -> list[tuple[Proof, Finding]]:
-        """Try proofs of one file in the next free tree: `why` has the assertion, or the reason."""
-        path, tree = proofs[0].path, free.get()
-        try:
-            plain = {each.test for each in proofs if self.findings.of(each.test) is None}
-            runs = run_file(tree, path, [Planted(each, each) for each in plain])
-            for test, run in runs.items():
-                why = run.trouble or " ".join(sorted(run.failures))
-                self.findings.add(Finding(test, "" if why else test, why))
-            with edited(tree, proofs[0].edit):
-                planted = [Planted(each.digest(), each.test, each.operator) for each in proofs]
-                runs = run_file(tree, path, planted)
-        finally:
-            free.put(tree)
-        return [(each, self._found(each, runs[each.digest()])) for each in proofs]
-
-    def _found(self, proof: Proof, run: Run) -> Finding:
-        why, plain = verdict(proof, run), self.findings.of(proof.test)
-        if plain is not None and not plain.by:
-            why = f"it fails with nothing planted, too: {plain.why}"
-        return Finding(proof.digest(), "" if why else proof.test, why or assertion(proof, run))
-
-
-def _together(proofs: Iterable[Proof]) -> list[list[Proof]]:
-    """The operators of a test file, which leave the tree as it is, together; then each patch."""
-    found: dict[str, list[Proof]] = {}
-    for each in sorted(proofs, key=lambda proof: bool(proof.edit)):
-        found.setdefault(each.digest() if each.edit else each.path, []).append(each)
-    return list(found.values())
+def _broken(causes: Iterable[BaseException]) -> Iterator[str]:
+    for error in causes:
+        if isinstance(error, ClausesBroken):
+            yield from (violation.clause for violation in error.violations)

@@ -13,8 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tests.planter.clauses.entries import Edit
-from tests.planter.findings import ROOT
+from tests.planter.coding import Edit, edited
 
 HERE: Final = Path(__file__).parent
 
@@ -43,14 +42,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Raises ValueError for an edit whose old text is not there exactly once.
         """
-        texts: dict[str, str] = {}
-        for edit in self.edit:
-            text = texts.get(edit.file) or (ROOT / edit.file).read_text(encoding="utf-8")
-            count = text.count(edit.old)
-            if count != 1:
-                raise ValueError(f"{self.id}: {edit.file} has the old text {count} times, not once")
-            texts[edit.file] = text.replace(edit.old, edit.new)
-        return texts
+        return edited(self.edit)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
