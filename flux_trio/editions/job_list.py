@@ -69,15 +69,19 @@ class List(msgspec.Struct, frozen=True):
         tree = {"and": [{key: [value]} for key, value in asked.items() if value is not None]}
         return List(self.max_entries, since=self.since, attrs=self.attrs, constraint=tree)
 
+    def is_about(self, userid: int) -> bool:
+        """Return whether jobs of a user may be listed, who is USERID_UNKNOWN if not known yet."""
+        return USERID_UNKNOWN in (self.userid, userid) or self.userid == userid
+
     def has(self, row: Row, states: int, queues: Collection[str]) -> bool:
         """Return whether a job is listed, by its row, among jobs in `states` and `queues`, if any.
 
         `constraint` is not looked at.
         """
-        userid, result = row["userid"], row.get("result")
+        result = row.get("result")
         return (
             bool(row["state"] & states)
-            and (USERID_UNKNOWN in (self.userid, userid) or self.userid == userid)
+            and self.is_about(row["userid"])
             and (result is None or not self.results or bool(result & self.results))
             and (not self.name or row.get("name") == self.name)
             and (not queues or row.get("queue") in queues)

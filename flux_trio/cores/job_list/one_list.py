@@ -14,7 +14,6 @@ from flux_trio.editions import job_list
 from flux_trio.editions.job_list import Row
 from flux_trio.editions.journal import Ended
 from flux_trio.formats.meanings import JobId, JobIds, Matchtag
-from flux_trio.messages import USERID_UNKNOWN
 
 
 class Listing(Stream):
@@ -42,7 +41,7 @@ class Listing(Stream):
     def may_want(self, job: Ended) -> bool:
         """Return whether a finished job may be listed, by its entry in the index."""
         wanted = self.wanted
-        if USERID_UNKNOWN not in (wanted.userid, job.userid) and wanted.userid != job.userid:
+        if not wanted.is_about(job.userid):
             return False
         if wanted.results and job.result != UNKNOWN and not job.result & wanted.results:
             return False
