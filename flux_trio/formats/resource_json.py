@@ -42,6 +42,9 @@ CACHED_CHARS_MAX: Final = 64
 CACHED_ENTRIES_MAX: Final = 4
 """The resources of an R with as few entries are kept as they were read: many jobs get the same."""
 
+PLAIN_BYTES_MAX: Final = 2048
+"""A longer text is not an R of so few entries, each with idsets and hosts as short as that."""
+
 CACHED_BITS_MAX: Final = 256
 """The text of a set of ids below this is kept, and of the nodelist of as few hosts as four."""
 
@@ -100,6 +103,8 @@ def read(value: object, *, own_widths: bool = False) -> Parts:
 
 def _read_plain(value: object, own_widths: bool) -> Parts | None:
     """Read a short R without properties; None for any other, and for what is refused."""
+    if isinstance(value, bytes) and len(value) > PLAIN_BYTES_MAX:
+        return None
     try:
         plain = _decode_plain(value) if isinstance(value, bytes) else convert(value, _PlainR)
         execution = plain.execution
