@@ -1,6 +1,7 @@
 """The clause registry: `clauses.toml`, and `unjudged.toml`, which says why some of it has no rule.
 
-Both are data, the same for every implementation that is judged, and read when first asked for.
+Both are data, the same for every implementation that is judged. The first is read once, when asked
+for.
 """
 
 from __future__ import annotations
