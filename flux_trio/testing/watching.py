@@ -90,7 +90,8 @@ def _key(violation: Violation) -> tuple[str, str, str]:
 class _RestTracker:
     """Finds out whether an instance is at rest.
 
-    It is if no job is active, no message is on its way, and the kvs has answered all requests.
+    It is if no job is active, no message is on its way, the kvs has answered all requests, and no
+    module has gone without a word of the broker, as all do when an instance is canceled.
     """
 
     def __init__(self) -> None:
@@ -98,11 +99,18 @@ class _RestTracker:
         self._at_the_store: set[tuple[str, int]] = (
             set()
         )  # party and matchtag of open calls to the kvs
+        self._modules: set[str] = set()
+        self._gone: set[str] = set()  # modules without a connection, of which the broker is to tell
         self._is_idle = True  # the job manager said so last, and no job has had an event since
 
     def observe(self, record: Record) -> None:
         """Take the next record."""
         match record.kind:
+            case Kind.MODULE if record.data:
+                self._modules.add(record.data["module"])
+                self._gone.discard(record.data["module"])
+            case Kind.SEND if record.party in self._modules and _is_disconnect(record.message):
+                self._gone.add(record.party)
             case Kind.SEND if record.peer and _is_awaited(record.message):
                 self._on_their_way.add(record.n)
                 if isinstance(record.message, Request) and _is_call_of_kvs(record.message):
@@ -119,7 +127,7 @@ class _RestTracker:
     @property
     def is_reached(self) -> bool:
         """Whether the instance is at rest after the last record."""
-        return self._is_idle and not self._on_their_way and not self._at_the_store
+        return self._is_idle and not (self._on_their_way or self._at_the_store or self._gone)
 
 
 def _is_call_of_kvs(request: Request) -> bool:
@@ -127,11 +135,15 @@ def _is_call_of_kvs(request: Request) -> bool:
     return bool(is_call) and service_of(request.topic) in topics.KVS_SERVICES
 
 
+def _is_disconnect(message: Message | None) -> bool:
+    return isinstance(message, Request) and message.topic.endswith(topics.DISCONNECT)
+
+
 def _is_awaited(message: Message | None) -> bool:
     """Whether the receiver acts on `message`; disconnects of a test's clients do not count."""
     match message:
-        case Request(topic=topic):
-            return not topic.endswith(topics.DISCONNECT)
+        case Request():
+            return not _is_disconnect(message)
         case Response():
             return True
     return False

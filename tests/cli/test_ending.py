@@ -288,8 +288,9 @@ def test_step_that_does_not_end_is_named_and_ends_the_process_at_its_limit() -> 
     ]
 
 
-SIGNALS_WHILE_PYTHON_RUNS = """
-    import os, select, signal, threading
+SIGNALS_TO_EACH_THREAD = """
+    import os, signal, threading, time
+    import trio
     from flux_trio.cli.instance.ending import Ending
 
     def call(depth):
@@ -300,25 +301,30 @@ SIGNALS_WHILE_PYTHON_RUNS = """
             call(depth)
         exec("def made(): yield 1\\nlist(made())", {})  # code that is gone afterwards
 
-    def send(done):
-        for _ in range(1500):
+    def send():
+        for _ in range(500):
             os.kill(os.getpid(), signal.SIGHUP)
             for _ in range(20):
                 run()
-        os.close(done)
+        time.sleep(0.2)  # the main thread waits now
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    async def main():
+        signals = ending.signals()
+        threading.Thread(target=send).start()
+        while await anext(signals) != signal.SIGUSR1:
+            pass
 
     ending = Ending()
     ending.forwards = True
-    with ending.taking([signal.SIGHUP]):
-        came, done = os.pipe()
-        threading.Thread(target=send, args=[done]).start()
-        select.select([came], [], [])  # the main thread takes signals while the other one runs
+    with ending.taking([signal.SIGHUP, signal.SIGUSR1]):
+        trio.run(main)
     """
 
 
-def test_signals_that_come_while_another_thread_runs_do_no_harm() -> None:
+def test_signals_are_taken_whichever_thread_runs_and_whichever_is_given_them() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", dedent(SIGNALS_WHILE_PYTHON_RUNS)],
+        [sys.executable, "-c", dedent(SIGNALS_TO_EACH_THREAD)],
         env=environment(),
         capture_output=True,
         text=True,

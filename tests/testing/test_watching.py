@@ -9,9 +9,10 @@ from trio.testing import MockClock
 from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.formats import Jobspec
+from flux_trio.instance import more_sinks
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing import ClausesBroken, simulated_instance, watched
-from flux_trio.trace import Kind
+from flux_trio.trace import Kind, Record
 from tests.support.breaking import ANY, BREAKING, broken_on_purpose, is_judged
 
 SETTLE_S = 1.0  # of the virtual clock
@@ -127,6 +128,32 @@ async def test_debt_is_not_asked_for_when_an_instance_ends_in_the_middle_of_thin
 ) -> None:
     with watched():
         await leave_a_debt(run_s=1000.0)
+
+
+async def test_debt_is_not_asked_for_when_an_instance_is_canceled(
+    autojump_clock: MockClock,
+) -> None:
+    """What a module that has gone would have done next is not known."""
+    records: list[Record] = []
+    token = more_sinks.set((lambda: records.append,))
+    await leave_a_debt()
+    more_sinks.reset(token)
+    (ending,) = (n for n, each in enumerate(records) if each.kind == Kind.INSTANCE)
+    goes = (each for each in records[ending:] if each.party == topics.JOB_MANAGER and each.message)
+    disconnect = next(each for each in goes if each.kind == Kind.SEND)
+    assert disconnect.message is not None
+    assert disconnect.message.topic == "kvs.disconnect"
+    with watched():
+        replay([*records[:ending], disconnect, records[ending]])
+    with pytest.raises(ClausesBroken, match=DEBT), watched():
+        replay(records[: ending + 1])
+
+
+def replay(records: list[Record]) -> None:
+    """An instance has these records."""
+    observe = more_sinks.get()[-1]()
+    for record in records:
+        observe(record)
 
 
 async def test_instances_outside_of_the_block_are_not_watched(autojump_clock: MockClock) -> None:

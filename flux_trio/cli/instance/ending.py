@@ -6,9 +6,9 @@ once. What was acknowledged to somebody is durable, so that such an end loses no
 does: nothing.
 
 Python takes a signal in the main thread alone, between two instructions. If code in C runs there
-that does not come back, faulthandler's handler, which needs no Python, tells another thread of the
-signal; that thread ends the process after INSTANCE_S. It needs Python's lock: code in C that keeps
-the lock and waits holds up even this.
+that does not come back, Python's handler in C still writes into the pipe of `set_wakeup_fd`, and
+another thread, which reads it, ends the process after INSTANCE_S. It needs Python's lock: code in C
+that keeps the lock and waits holds up even this.
 
 Tasks of plugins that were abandoned (`jobtap.tasks`) do not end, and Trio waits for them: when all
 else has ended, the process ends without them.
@@ -24,6 +24,7 @@ import select
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,23 +81,30 @@ class Ending:
     def taking(self, signums: Iterable[int]) -> Iterator[None]:
         """Take these signals in this block, in the main thread."""
         self._threads = set(threading.enumerate())
+        self._came, self._woken = os.pipe()
+        for end in (self._came, self._woken):
+            os.set_blocking(end, False)
+        threading.Thread(target=self._wait_for_signals, daemon=True).start()
         before = {signum: signal.signal(signum, self._on_signal) for signum in signums}
-        pipe = self._notice(before)
         try:
             yield
         finally:
-            _ignore(before)
-            os.close(pipe)
             if plugins_have_run():
                 atexit.register(faulthandler.dump_traceback_later, LEFT_S, exit=True)
             self._step = None
             self._changed.set()
             for signum, handler in before.items():
                 signal.signal(signum, handler)
+            os.close(self._woken)
 
     def signals(self) -> AsyncIterator[int]:
         """Return the signals that come; called once, when Trio runs."""
         self._token = trio.lowlevel.current_trio_token()
+        # In the place of Trio's pipe, which Trio sets when it begins and takes back when it ends:
+        # what wakes the thread wakes Trio.
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        # a child that receives a signal must not be taken for this process
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
         for signum in self._early:
             self._send.send_nowait(signum)
         return self._receive
@@ -133,8 +141,13 @@ class Ending:
 
     # --- in the main thread
 
-    def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
+    def _take(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._came, 1 << 16)
         self._taken.set()
+
+    def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
+        self._take()
         if self._is_told and self._step is not None and not self.forwards:
             waits = f"ended at once by a second signal; it waited for {_awaited(self._step)}"
             self.leave(FORCED, waits)
@@ -169,32 +182,20 @@ class Ending:
                 text = f"ended after {step.limit_s:g} s: it waited for {_awaited(step)}"
                 self.leave(step.code, text)
 
-    def _notice(self, signums: Iterable[int]) -> int:
-        """Let a thread notice signals that the main thread does not take, until the pipe that this
-        returns is closed.
-        """
-        came, write = os.pipe()
-        for end in (came, write):
-            os.set_blocking(end, False)
-        for signum in signums:
-            # The system gives the signal to the main thread. The stack of another one, which may
-            # run meanwhile, cannot be read without Python's lock: that may crash the process.
-            faulthandler.register(signum, write, all_threads=False, chain=True)
-        # a child that receives a signal must not be taken for this process
-        os.register_at_fork(after_in_child=lambda: _ignore(signums))
-        threading.Thread(target=self._wait_for_signals, args=[came], daemon=True).start()
-        return write
-
-    def _wait_for_signals(self, came: int) -> None:
-        while select.select([came], [], []) and (stack := os.read(came, 1 << 16)):
+    def _wait_for_signals(self) -> None:
+        came = select.poll()
+        came.register(self._came, select.POLLIN)
+        while any(events & select.POLLIN for _, events in came.poll()):
+            with suppress(trio.RunFinishedError):  # the system may give a signal to any thread
+                if self._token is not None:
+                    self._token.run_sync_soon(self._take, idempotent=True)
             if not self._taken.wait(INSTANCE_S):
-                where = stack.decode(errors="replace").rstrip()
                 text = f"ended {INSTANCE_S:g} s after a signal that its main thread did not take"
+                frame = sys._current_frames()[threading.main_thread().ident or 0]
+                where = "".join(traceback.format_stack(frame)).rstrip()
                 self.leave(FORCED, f"{'; '.join([text, *held()])}\n{where}")
             self._taken.clear()
-            with suppress(BlockingIOError):  # the rest of what faulthandler has written
-                os.read(came, 1 << 16)
-        os.close(came)
+        os.close(self._came)
 
 
 def _awaited(step: Step) -> str:
@@ -204,8 +205,3 @@ def _awaited(step: Step) -> str:
     except RuntimeError:  # it reads in this thread what the main thread changes
         what = "the instance"
     return "; ".join([what, *held(), *going_on()])
-
-
-def _ignore(signums: Iterable[int]) -> None:
-    for signum in signums:
-        faulthandler.unregister(signum)
