@@ -356,6 +356,20 @@ def test_kvs_that_fails_fails_the_job_which_is_released_when_r_can_be_read() -> 
     assert told(script.fire(actions)) == [RELEASE]
 
 
+def test_r_that_stays_damaged_is_asked_for_less_and_less_often() -> None:
+    script = ExecScript()
+    script.errors["kvs.lookup"] = (Errno.EIO, "disk on fire")
+    now, actions = START_AT, script(start_request(7, simulated()))
+    waits = []
+    for _ in range(8):
+        (at,) = timers(actions)
+        waits.append(at - now)
+        now, actions = at, script.fire(actions)
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    of_another = script(start_request(8, simulated()), now=now)  # it may be readable soon
+    assert timers(of_another) == [now + 1.0]
+
+
 def test_r_is_that_of_the_start_in_an_edition_that_has_it() -> None:
     script = ExecScript(edition=CURRENT)
     actions = script(start_request(7, simulated(), r=resources()))

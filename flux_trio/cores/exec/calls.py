@@ -114,6 +114,7 @@ class TimerKind(Enum):
     POLL = "output that is copied may have grown"
     PLACE = "the service that runs jobs in place of this one may have left"
     AGAIN = "requests that were refused"
+    UNREAD = "R that the kvs has refused"
 
     __hash__ = object.__hash__  # Enum's own is slow, and timers are looked up often
 
@@ -125,7 +126,7 @@ JobTimer: TypeAlias = Literal[
 
 
 class TimerKey(NamedTuple):
-    """The keys of the exec core's timers; the last four kinds have one timer each."""
+    """The keys of the exec core's timers; the last five kinds have one timer each."""
 
     kind: TimerKind
     id: JobId = 0
@@ -138,7 +139,10 @@ PLACE_S: Final = 2.0
 """Seconds in which a service that ran jobs in place of this one is back at the next job manager."""
 AGAIN: TimerKey = TimerKey(TimerKind.AGAIN)
 AGAIN_S: Final = 1.0
-"""Seconds until a request is sent again that was refused, by a full inbox or by the kvs for R."""
+"""Seconds until a request is sent again that was refused by a full inbox."""
+UNREAD: TimerKey = TimerKey(TimerKind.UNREAD)
+UNREAD_S: Final = (1.0, 60.0)
+"""Seconds until R is asked for again that the kvs has refused: first, and at most."""
 
 ExecOwnInput: TypeAlias = OutputRead | ShellInput
 ExecOwnAction: TypeAlias = ToShell | ReadOutput

@@ -334,6 +334,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case TimerKind.AGAIN:
                 self._journal.ask_again()
                 self._targets.ask_again()
+            case TimerKind.UNREAD:
                 self._preparing.ask_again()
             case kind:
                 if (job := self._jobs.running(key.id)) is not None:

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from flux_trio.cores.exec.calls import AGAIN, AGAIN_S, ExecOutbox, KeyRead, StoredKey
+from flux_trio.cores.exec.calls import UNREAD, UNREAD_S, ExecOutbox, KeyRead, StoredKey
 from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.journal import Journal
@@ -51,6 +51,7 @@ class Preparing(Part):
         self._runs = runs
         self._guests = guests
         self._simulate = simulate
+        self._wait_s = UNREAD_S[0]  # until R that was refused is asked for again
 
     def prepare(self, job: Job) -> None:
         """Read R, which decides what else is read, unless it was in the start request."""
@@ -91,17 +92,22 @@ class Preparing(Part):
             self._end(job, "the job has no R")
 
     def _r_is_refused(self, job: Job, text: str) -> None:
-        """Ask at once the first time; then fail the job, and ask on for what it is to release."""
+        """Ask at once the first time; then fail the job, and ask on for what it is to release.
+
+        A value that is damaged may stay so: each time twice as much time passes, up to a minute.
+        """
         if not job.is_refused:
             job.is_refused = True
+            self._wait_s = UNREAD_S[0]
             self._look_up(job, StoredKey.R)
         else:
             if not job.killed:
                 self._starts.exception(job, text)
-            self._outbox.set_timer(AGAIN, self._outbox.now + AGAIN_S)
+            self._outbox.set_timer(UNREAD, self._outbox.now + self._wait_s)
 
     def ask_again(self) -> None:
         """Ask for R of the jobs for which the KVS has refused it."""
+        self._wait_s = min(2 * self._wait_s, UNREAD_S[1])
         for job in self._jobs.by_id.values():
             if job.is_refused and job.resources is None and not job.lookups:
                 self._look_up(job, StoredKey.R)

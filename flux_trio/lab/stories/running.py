@@ -44,9 +44,9 @@ FAULTS_STEPS_MAX: Final = 5_000
 itself, the owner repeats its requests for ever."""
 QUIET_S: Final = 3_600.0
 WAITING_S: Final = 86_400.0
-"""Plugins may act every few seconds for ever. Beside them a world counts as at rest when no job has
-had an event other than `priority` for QUIET_S seconds, or for WAITING_S seconds if jobs wait after
-everything was put right."""
+"""Plugins may act every few seconds for ever, and job-exec asks for an R that is damaged. Beside
+them a world counts as at rest when no job has had an event other than `priority` for QUIET_S
+seconds, or for WAITING_S seconds if jobs wait after everything was put right."""
 
 
 def run_plan(
@@ -99,7 +99,9 @@ class PlanRun:
             sinks.append(judge.observe)
         self._went_on = 0.0  # when a job did
         self._longest_s = max((job.run for job in plan.jobs), default=0.0)
-        self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
+        has_plugins = bool(plan.plugins) and plan.depth == "stack"
+        may_ask = any(each.holds is Holds.NO_ERROR for each in plan.faults)
+        self._may_act_for_ever = has_plugins or may_ask
         if self._may_act_for_ever:
             sinks.append(self._note_event)
         watched = [each for each in self._properties if each.looks_at == "records"]
