@@ -263,6 +263,7 @@ def test_limit_of_shrinking_is_told(tmp_path: Path, breaking: int) -> None:
 
 
 @pytest.mark.usefixtures("hardly_shrinking")
+@pytest.mark.usefixtures("hardly_shrinking")
 def test_finding_is_told_though_its_story_cannot_be_written(tmp_path: Path, breaking: int) -> None:
     (tmp_path / f"seed-{breaking}").write_text("")
     junit = tmp_path / "junit.xml"

@@ -80,10 +80,15 @@ class Readers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """The kinds of records that differ only in the values of their `traits`."""
+    """The kinds of records that differ only in the values of their `traits`.
+
+    Of all rules and views it has those that may read such records, with the selectors for that.
+    """
 
     here: RecordKind
     traits: tuple[Trait, ...]
+    rules: tuple[tuple[Rule, tuple[Selector, ...]], ...]
+    views: tuple[tuple[View, tuple[Selector, ...]], ...]
     kinds: dict[tuple[Value, ...], Readers]
 
 
@@ -146,16 +151,24 @@ class AllReaders:
             topic = "<exec>" + topic[len(service) :]
         here = RecordKind(kind, _TYPES.get(type_, ""), topic, {})
         traits = tuple(trait for trait in self._traits if here.is_on(trait.selectors))
-        family = self._families[where] = Family(here, traits, {})
+        rules = [(rule, here.selected(rule.selectors)) for rule in self.rules]
+        views = [(view, here.selected(view.selectors)) for view in self.views]
+        family = self._families[where] = Family(
+            here,
+            traits,
+            tuple([each for each in rules if each[1]]),
+            tuple([each for each in views if each[1]]),
+            {},
+        )
         return family
 
     def _new_kind(self, family: Family, values: tuple[Value, ...]) -> Readers:
         self._make_room()
         self._nkinds += 1
         here = family.here._replace(values=dict(zip(family.traits, values, strict=True)))
-        folded = dict(self._folded(here))
+        folded = dict(self._folded(family, here))
         readers = family.kinds[values] = Readers(
-            tuple(self._asked(here)),
+            tuple(self._asked(family, here)),
             tuple([each for each in folded.values() if each.parts is not None]),
             tuple(_readers_first({view: each for view, each in folded.items() if each.key})),
             may_clear=here.is_on(parties.ENDINGS),
@@ -171,16 +184,16 @@ class AllReaders:
             self._families.clear()
             self._nkinds = 0
 
-    def _asked(self, here: RecordKind) -> Iterator[RuleReader]:
-        for rule in self.rules:
-            live = self._live(here, rule.selectors)
+    def _asked(self, family: Family, here: RecordKind) -> Iterator[RuleReader]:
+        for rule, selectors in family.rules:
+            live = self._live(here, selectors)
             if live is not None:
                 value = None if rule.trait is None else here.values.get(rule.trait)
                 yield RuleReader(live, rule, rule.asking(value))
 
-    def _folded(self, here: RecordKind) -> Iterator[tuple[View, Folded]]:
-        for view in self.views:
-            live = self._live(here, view.selectors, view)
+    def _folded(self, family: Family, here: RecordKind) -> Iterator[tuple[View, Folded]]:
+        for view, selectors in family.views:
+            live = self._live(here, selectors, view)
             is_parted = view.key is None or here.is_on(view.many)
             if live is not None and (view.parts is not None or not is_parted):
                 parts, key = (view.parts, None) if is_parted else (None, view.key)
@@ -214,17 +227,24 @@ class RecordKind(NamedTuple):
 
     def is_covered(self, selector: Selector) -> bool:
         """Whether a selector selects all of these records."""
+        if not self._is_named(selector):
+            return False
+        mark = selector.mark
+        return mark is None or (
+            mark.trait in self.values and bool(mark.holds(self.values[mark.trait]))
+        )
+
+    def selected(self, selectors: Iterable[Selector]) -> tuple[Selector, ...]:
+        """Return the selectors that may select such records, whatever their traits are."""
+        return tuple([each for each in selectors if self._is_named(each)])
+
+    def _is_named(self, selector: Selector) -> bool:
         if self.kind != selector.kind or self.type != selector.type:
             return False
         before, star, after = selector.topic.partition(ANY_TOPIC)
         if star:
-            is_topic = self.topic.startswith(before) and self.topic.endswith(after)
-        else:
-            is_topic = self.topic == selector.topic
-        mark = selector.mark
-        if not is_topic or mark is None:
-            return is_topic
-        return mark.trait in self.values and bool(mark.holds(self.values[mark.trait]))
+            return self.topic.startswith(before) and self.topic.endswith(after)
+        return self.topic == selector.topic
 
 
 @functools.lru_cache(maxsize=RULE_SETS_MAX)

@@ -110,7 +110,9 @@ class Jury:
     def observe(self, record: Record) -> None:
         """Take the next record of the trace."""
         self.records.append(record)
-        if (self._monitor.observe(record) or self._monitor.unexplained) and self._broken():
+        nbefore = len(self._monitor.unexplained)
+        found = self._monitor.observe(record)
+        if (found or len(self._monitor.unexplained) > nbefore) and self._broken():
             self.broken.set()
 
     def log(self, entry: LogEntry) -> None:
