@@ -123,3 +123,38 @@ def test_step_of_the_clock_before_the_service_answers_may_have_preceded_the_star
     update = made_event(JOB, "resource-update", expiration=1e9 + 8)  # when EXPIRED is logged
     found = clauses(*BEGUN, *steps, update, TIMEOUT, EXPIRED)
     assert ("20.overview.5" in found) == is_answered
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_expiration_that_crosses_the_request_for_the_journal_is_not_in_it(is_awaited: bool) -> None:
+    """invariant.expirations-told: the execution service reads the eventlog when the journal begins.
+
+    The trace ends while the journal has not told what was logged after the request had come.
+    """
+    steps = [FOLLOW, [EXTENDED]] if is_awaited else [crossing(FOLLOW, [EXTENDED])]
+    found = judge(
+        hand_made(*BEGUN, answered("start"), *steps, made(MANAGER, EXEC, TOLD)), ALL_RULES
+    )
+    said = [each.clause for each in found.violations]
+    assert ("invariant.expirations-told" in said) == is_awaited
+
+
+# --- an update and a request that waits for a commit
+
+
+@pytest.mark.parametrize("durations", [(60.0,), (0, 60.0), (2.0,)])
+def test_request_of_before_an_update_does_not_shorten_the_duration(
+    durations: tuple[float, ...],
+) -> None:
+    """21.events.11: what the jobspec has had counts, also what was logged before the first request.
+
+    Without a limit for a while, the job may end whenever; 2 s are too short for its new end.
+    """
+    named = "attributes.system.duration"
+    updates = [made_event(JOB, "jobspec-update", **{named: each}) for each in durations]
+    jobspec = {"attributes": {"system": {"duration": 1.0}}}
+    asked = made(
+        MANAGER, topics.SCHED, Request(topics.SCHED_ALLOC, {"id": JOB, "jobspec": jobspec})
+    )
+    end = made_event(JOB, "resource-update", expiration=int(1e9) + 60)
+    assert ("21.events.11" in clauses(*updates, asked, GRANT, end)) == (durations == (2.0,))

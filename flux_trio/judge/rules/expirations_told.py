@@ -75,7 +75,7 @@ def _unread(jobid: Any, seen: Seen) -> Broken | None:
     updates: Updates | None = seen.at(UPDATES, jobid)
     follows: int | None = seen.at(FOLLOWERS, seen.facts.exec_peer)
     end, start = seen.at(END, jobid), seen.at(STARTS, jobid)
-    if updates is None or not updates.npending or follows is None or end is None or start is None:
+    if updates is None or not updates.npending or not follows or end is None or start is None:
         return None
     if end[2] < max(follows, start.sent, updates.received) or start.sent < link_of(seen).ended:
         return None  # the start request has it, or it was read

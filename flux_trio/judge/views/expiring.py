@@ -10,6 +10,7 @@ from typing import Any, Final
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.selector import (
     OWN,
+    RECV,
     job_id,
     logged,
     name_of,
@@ -22,6 +23,7 @@ from flux_trio.judge.engine.selector import (
     while_live,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
+from flux_trio.judge.views.calls import client_of
 from flux_trio.judge.views.execution import START, STARTS, Start, data_of
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, execution, number_of
@@ -69,7 +71,8 @@ class TimeLimit(Live, frozen=True, gc=False):
     """As its R has it, in seconds since the Unix epoch."""
     duration: float = 0.0
     """The longest that its jobspec has had, in seconds: the scheduler may still agree to an end
-    that goes by a duration of before, when the duration is updated again.
+    that goes by a duration of before, when the duration is updated again. A request that waited for
+    a commit may have the duration of before an update.
     """
 
 
@@ -78,19 +81,21 @@ def _limits(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
 
 
 def _fold_limit(had: TimeLimit | None, r: Any, record: Record, _seen: Seen) -> TimeLimit | None:
-    had = had or TimeLimit()
     if r is not None:
-        return had.but(starttime=_seconds(number_of(r, "starttime")))
+        return (had or TimeLimit()).but(starttime=_seconds(number_of(r, "starttime")))
     if topic_of(record) == topics.SCHED_ALLOC:
-        asked = _seconds(system(payload(record).get("jobspec")).get("duration"))
-        return had.but(duration=max(asked, had.duration) if asked else 0.0)
-    if name_of(record) == "clean":
+        said = system(payload(record).get("jobspec")).get("duration")
+    elif name_of(record) == "clean":
         return None
-    if _DURATION not in context_of(record):
+    elif _DURATION in context_of(record):
+        said = context_of(record)[_DURATION]
+    else:
         return had
-    updated = _seconds(context_of(record)[_DURATION])
-    has_limit = updated and had.duration
-    return had.but(duration=max(updated, had.duration) if has_limit else 0.0)
+    duration = _seconds(said)
+    if had is None:
+        return TimeLimit(duration=duration)
+    has_limit = duration and had.duration
+    return had.but(duration=max(duration, had.duration) if has_limit else 0.0)
 
 
 _DURATION: Final = "attributes.system.duration"
@@ -136,17 +141,18 @@ def stepped(seen: Seen, since: int) -> float:
 
 
 def _fold_follower(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place:
-    return record.n
+    return record.n if record.kind == RECV else 0
 
 
 FOLLOWERS: Final = view(
     "journal followers",
     sent("request", topics.JOB_JOURNAL, topics.JOB_EVENTS),
-    key=lambda record: record.party,
+    received("request", topics.JOB_JOURNAL, topics.JOB_EVENTS),
+    key=client_of,
     fold=_fold_follower,
 )
-"""By party: the record at which it asked for the job manager's journal, by which alone it learns of
-updates."""
+"""By client: the record at which the job manager received its request for the journal, by which
+alone it learns of updates; 0 while that is on its way. What was logged before is not in it."""
 
 
 class Updates(Live, frozen=True, gc=False):
