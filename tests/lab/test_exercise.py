@@ -88,6 +88,7 @@ def test_scheduler_of_the_page_keeps_every_clause_in_the_current_edition() -> No
 
 
 @needs_node
+@pytest.mark.gate
 def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
     script = str(SCRIPTS / "fifo.js")
     done = exercise(
@@ -141,6 +142,7 @@ def test_our_execution_service_keeps_every_clause(
         assert " kept " in line, line
 
 
+@pytest.mark.gate
 def test_execution_service_of_the_page_keeps_every_clause() -> None:
     done = exercise("exec", *PATIENCE, "--", sys.executable, str(SCRIPTS / "exec.py"))
     assert done.exit_code == 0, done.output

@@ -6,54 +6,21 @@ docs/how-we-know/principles-exercised.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from flux_trio.lab.exercise import (
-    MANAGER_ACTS,
-    MANAGER_KIT,
-    OF_MANAGER,
-    OF_SCHEDULER,
-    SCHED_ACTS,
-    SCHED_KIT,
-    Act,
-    Kit,
-    Order,
-)
-from tests.lab.principles import OfManager, Principle, Principles, Shown, in_all, read, table
-from tests.lab.test_exercise_mistakes import (
-    EXEC,
-    FIFO,
-    OURS,
-    SCRIPTS,
-    changed,
-    exercised,
-    pretending,
-    program_of,
-)
+from flux_trio.lab.exercise import MANAGER_ACTS, OF_MANAGER, OF_SCHEDULER
+from tests.lab.principles import Principle, Principles, Shown, in_all, read, table
+from tests.lab.test_exercise_mistakes import ABLE, played_right
 
 TABLES = Path(__file__).with_name("principles.txt")
 RUNS = 3  # of which the table has what all have shown
-ABLE = [act for act in SCHED_ACTS.chosen(Order.FIFO, frozenset()) if act.needs]
 
 
-@cache
 def shown_of(name: str) -> Principles:
     """What a right program is shown: of `sched`, `abilities`, `exec` or `manager`."""
-    runs: dict[str, tuple[Kit, object, Sequence[Act]]] = {
-        "sched": (FIFO.kit, program_of(FIFO), FIFO.acts),
-        "abilities": (SCHED_KIT, OURS, ABLE),
-        "exec": (EXEC.kit, pretending(program_of(EXEC)), EXEC.acts),
-        "manager": (MANAGER_KIT, changed(SCRIPTS / "manager.py", "", ""), MANAGER_ACTS),
-    }
-    kit, program, acts = runs[name]
-    report = OfManager() if name == "manager" else Principles()
-    found = exercised(kit, program, acts, report)
-    assert found.is_clean, found.text()
-    return report
+    return played_right(name)[1]
 
 
 def of_all(name: str, principle: Principle) -> set[str]:
@@ -74,7 +41,7 @@ def test_table_of_acts_and_principles(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-snapshots", default=False):
         runs = []
         for _ in range(RUNS):
-            shown_of.cache_clear()
+            played_right.cache_clear()
             runs.append(all_shown())
         always = [in_all(each) for each in zip(*runs, strict=True)]
         TABLES.write_text("\n\n".join(map(table, always)) + "\n", encoding="utf-8")
