@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import fcntl
 import os
 import select
 import signal
@@ -45,12 +46,17 @@ def given(instance: RunningInstance, text: str, *args: str) -> subprocess.Comple
 
 
 def write_all_it_reads(process: subprocess.Popen[bytes]) -> int:
-    """Write until the pipe has been full for a while; how many bytes went."""
+    """Write until the pipe has been full for a while; how many bytes went.
+
+    More goes than its pipe and the task's hold, however long it takes to begin to read.
+    """
     assert process.stdin is not None
     descriptor, written = process.stdin.fileno(), 0
     os.set_blocking(descriptor, False)
-    while select.select([], [descriptor], [], 0.5)[1]:
-        written += os.write(descriptor, bytes(4096))
+    pipes = 2 * fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    while (has_room := select.select([], [descriptor], [], 0.5)[1]) or written <= pipes:
+        if has_room:
+            written += os.write(descriptor, bytes(4096))
     return written
 
 

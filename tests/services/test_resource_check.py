@@ -22,7 +22,7 @@ from tests.support.serving import World
 
 pytestmark = pytest.mark.real
 
-DEADLINE_S = 30.0
+DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
 
 
 async def run_checks(
