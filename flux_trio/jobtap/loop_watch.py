@@ -148,8 +148,8 @@ class LoopWatch(trio.abc.Instrument):
     def _tell(self, mark: Any, seconds: float) -> str:
         text, stack = self._described(mark, f"holds the instance, for {seconds:.3g} s now")
         self._say(f"{text}\n{stack}")
-        self.nnamed += 1
         _held.add(text)
+        self.nnamed += 1
         return text
 
     def _end(self, own: OwnProcess, mark: Any) -> None:
