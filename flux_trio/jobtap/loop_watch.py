@@ -106,11 +106,11 @@ class LoopWatch(trio.abc.Instrument):
 
     def _watch(self) -> None:
         timers = None if self._own is None else LockTimers(self._own.note, self._watched)
-        seen, nlooks, began_s, text = None, 0, 0.0, ""
+        seen, nlooks, began_s, text, last = None, 0, 0.0, "", ""
         while self._pauses(timers):
             mark, used_s = self._mark(), self._used_s()
             if mark is None or mark is not seen:
-                _held.discard(text)
+                _held.difference_update((text, last))
                 seen, nlooks, began_s = mark, 0, used_s
                 continue
             nlooks += 1  # the clock would count while the process is stopped
@@ -118,8 +118,8 @@ class LoopWatch(trio.abc.Instrument):
                 _held.discard(text)
                 text = self._tell(mark, nlooks * self._look_s)
             if self._own is not None and used_s - began_s >= self.limit_s:
-                self._end(self._own, mark)
-        _held.discard(text)
+                last = self._end(self._own, mark)
+        _held.difference_update((text, last))
         if timers is not None:
             timers.close()
 
@@ -152,11 +152,12 @@ class LoopWatch(trio.abc.Instrument):
         self.nnamed += 1
         return text
 
-    def _end(self, own: OwnProcess, mark: Any) -> None:
+    def _end(self, own: OwnProcess, mark: Any) -> str:
         what = f"has used {self.limit_s:g} s of CPU time in one call, which ends the process"
         text, stack = self._described(mark, what)
         _held.add(text)
         own.end(f"{text}\n{stack}")
+        return text
 
     def _described(self, mark: Any, what: str) -> tuple[str, str]:
         """Return a sentence about the call that a mark stands for, and its stack."""

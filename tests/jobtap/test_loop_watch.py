@@ -175,6 +175,7 @@ async def test_call_that_uses_too_much_cpu_time_ends_the_process(ended: list[str
         r.ask()
         place = f"plugin a: {PRIORITY} for job ƒ8 has used 1 s of CPU time in one call"
         assert ended[0].startswith(place)
+        await until(lambda: held() == [])
         assert f" ({__file__}:" in ended[0]
 
 
