@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from flux_trio.judge import Monitor
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Record
-from tests.support.judged import REMOVED, Trace, edit_payload, judge
+from tests.support.judged import CLAUSES, REMOVED, Trace, edit_payload, judge
 from tests.support.scenarios import trace_of
 
 Change = Callable[[Trace], Trace]
@@ -34,6 +35,17 @@ class Violation:
     scenario: str
     change: Change
     cut: bool = False
+
+    def is_found(self) -> bool:
+        """Whether the rules find the clause broken; what comes after that is not judged."""
+        monitor = Monitor(ALL_RULES, CLAUSES, is_simulated=True)
+        for record in self.change(trace_of(self.scenario)):
+            nbefore = len(monitor.unexplained)
+            found = [*monitor.observe(record), *monitor.unexplained[nbefore:]]
+            if any(each.clause == self.clause for each in found):
+                return True
+        due = [] if self.cut else [*monitor.finish(), *monitor.unexplained]
+        return any(each.clause == self.clause for each in due)
 
     def fires(self) -> tuple[str, ...]:
         """The clauses that the rules find broken, and what is unexplained."""
