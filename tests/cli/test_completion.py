@@ -103,6 +103,8 @@ def test_names_that_the_instance_knows_are_offered(
     assert offered("resource", "drain", f"{host}0,") == [f"{host}0,{host}{n}" for n in range(2)]
     assert offered("module", "remove", "job-e") == ["job-exec"]
     assert offered("jobtap", "remove", "") == ["mine"]
+    instance.ok("jobtap", "remove", "mine")
+    instance.ok("config", "reload")  # without queues, as other tests have it
 
 
 def test_without_an_instance_no_ids_are_offered(
