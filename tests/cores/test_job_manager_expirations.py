@@ -90,23 +90,74 @@ def test_what_was_told_to_a_lost_scheduler_is_told_to_the_next_alone() -> None:
     assert m.put(Response(topics.SCHED_EXPIRATION, "no", Errno.ENOENT, told.matchtag)) == []
 
 
-def test_update_that_waits_for_a_hook_is_told_to_the_next_scheduler() -> None:
-    """27.expiration.1: the first one has agreed; the event comes when the plugin has answered."""
+HELD = f"job.update.{DURATION}"
+END = START + 50
+
+
+def agreed_and_held(what: str) -> ManagerScript:
+    """A scheduler has agreed to a new expiration of job 1, which waits for a plugin's answer."""
     m = script()
-    m.submit(1)
-    m.alloc(1)
-    m.execute(1, "start")
-    update(m, 1, 60)
-    agreed = m.last(topics.SCHED_EXPIRATION).payload
-    m.plugins.waiting |= {"job.event.memo", f"job.update.{DURATION}"}
+    running(m, 1, starttime=START)
+    m.plugins.waiting.add(HELD)
+    end = Event(topics.RESOURCE_EXPIRATION_EVENT, {"expiration": END}, rolemask=ROLE_OWNER)
+    if what == "update":
+        m.plugins.waiting.clear()
+        update(m, 1, 50)
+        m.plugins.waiting.add(HELD)
+    else:
+        m.put(end)
     update(m, 1, 90)  # a question about the job is open
     scheduler_says(m)
     assert "resource-update" not in m.names(1)
+    return m
+
+
+@pytest.mark.parametrize("errnum", [0, Errno.ENOSYS, Errno.EINVAL])
+@pytest.mark.parametrize("what", ["update", "end of the instance"])
+def test_change_that_waits_for_a_hook_is_asked_of_the_next_scheduler(
+    what: str, errnum: int
+) -> None:
+    """27.expiration.1, 27.expiration.10: nothing is in force yet, so that one may refuse it."""
+    m = agreed_and_held(what)
     m.gone("sched")
-    assert "sched.expiration 1" in m.attach_sched()
-    assert m.last(topics.SCHED_EXPIRATION).payload == agreed
-    m.answer(f"job.update.{DURATION}", reject="no")
-    assert expiration(m) == agreed["expiration"]
+    assert "sched.expiration 1" not in m.attach_sched()
+    assert "sched.expiration 1" in m.answer(HELD, reject="no")
+    assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": END}
+    did = scheduler_says(m, errnum, "no")
+    if errnum == Errno.EINVAL:
+        assert "resource-update" not in m.names(1)
+        refused = "job-manager.update -> EINVAL scheduler refused expiration update"
+        warned = f"log 4: job 1: scheduler refused expiration {math.ceil(END)}"
+        assert did == [refused if what == "update" else warned]
+    else:
+        assert expiration(m) == END
+        assert (ANSWERED in did) == (what == "update")
+
+
+@pytest.mark.parametrize("what", ["update", "end of the instance"])
+def test_change_that_waits_for_a_hook_is_made_if_no_scheduler_has_come(what: str) -> None:
+    m = agreed_and_held(what)
+    m.gone("sched")
+    m.answer(HELD, reject="no")
+    assert expiration(m) == END
+    assert m.attach_sched().count("sched.expiration 1") == 1
+
+
+def test_next_scheduler_is_told_what_is_in_force_while_a_change_waits() -> None:
+    """27.expiration.1: R has an older one still."""
+    m = script()
+    running(m, 1, starttime=START)
+    update(m, 1, 20)
+    scheduler_says(m)
+    update(m, 1, 60)
+    m.plugins.waiting.add(HELD)
+    update(m, 1, 90)
+    scheduler_says(m)
+    m.gone("sched")
+    assert m.attach_sched().count("sched.expiration 1") == 1
+    assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": START + 20}
+    assert "sched.expiration 1" in m.answer(HELD, reject="no")
+    assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": START + 60}
 
 
 def test_new_end_of_the_instance_is_in_force_though_its_scheduler_is_lost() -> None:

@@ -206,10 +206,13 @@ class AllocateBypass(msgspec.Struct, frozen=True):
 
 
 class UpdateProposed(msgspec.Struct, frozen=True):
-    """sched.expiration for an update: the job is to run until `expiration`."""
+    """sched.expiration for an update: the job is to run until `expiration`.
+
+    None: the scheduler that agreed to one is lost, and the next one is to be asked.
+    """
 
     updating: Updating
-    expiration: Annotated[int, Meaning.TIME]
+    expiration: Annotated[int, Meaning.TIME] | None
 
 
 class LifetimeProposed(msgspec.Struct, frozen=True):
