@@ -123,11 +123,11 @@ RENAMED = {"id": JOB, "updates": {"attributes.system.job.name": "other"}}
 RENAME = made(OWNER, MANAGER, Request(topics.JOB_UPDATE, RENAMED, 1, routes=(OWNER,)))
 REFUSED_TO_NOBODY: dict[str, tuple[Trace | Record, ...]] = {
     "the update was logged": (UPDATE, UPDATED, *ATTACHED, ASKED, REFUSES, DONE),
-    "the update was agreed upon": (UPDATE, *ATTACHED, ASKED, REFUSES, UPDATED, DONE),
     "the update is of the name": (*ATTACHED, RENAME, ASKED, REFUSES, DONE),
 }
 REFUSED_TO_AN_UPDATE: dict[str, tuple[Trace | Record, ...]] = {
     "logged": (*ATTACHED, UPDATE, ASKED, REFUSES, UPDATED),
+    "logged, and it is older than the scheduler": (UPDATE, *ATTACHED, ASKED, REFUSES, UPDATED),
     "answered": (*ATTACHED, UPDATE, ASKED, REFUSES, DONE),
 }
 

@@ -221,13 +221,6 @@ def _is_asked_about(verdicts: tuple[Verdict, ...], record: Record) -> Finding:
     return Broken(f"{text}, and the update has {now}", (last.n,))
 
 
-def _may_be_agreed_before(seen: Seen, jobid: int | None) -> bool:
-    """Whether an update may have been accepted before this scheduler was ready, which is then only
-    told its expiration; there may have been no scheduler to ask.
-    """
-    return any(each.n < link_of(seen).ready for each in _open_updates(seen, jobid))
-
-
 VERDICTS: Final = view(
     "verdicts",
     received("response", EXPIRATION),
@@ -260,8 +253,6 @@ def the_scheduler_is_asked(record: Record, seen: Seen) -> Finding:
     verdicts = verdicts_on(seen, jobid)
     if verdicts:
         return _is_asked_about(verdicts, record)
-    if _may_be_agreed_before(seen, jobid):
-        return None
     if not seen.facts.is_ready or not seen.knew(record.party, link_of(seen).ready):
         return None
     if may_be_suspended(seen, is_judging_too=True):
@@ -357,7 +348,7 @@ def a_refusal_is_passed_on(record: Record, seen: Seen) -> Finding:
         verdicts = verdicts_on(seen, job_id(record))
         made = _of_update(record, verdicts)
         is_allowed = any(each.allows for each in verdicts) if made is None else made.allows
-        if is_allowed or not verdicts or _may_be_agreed_before(seen, job_id(record)):
+        if is_allowed or not verdicts:
             return None
         refusal = made or verdicts[-1]
         text = f"job {job_id(record)}: resource-update event, although the scheduler refused"
