@@ -93,8 +93,13 @@ def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
     assert outcome.unprompted == ()
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("nsteps", [26, 30, 34])
+ON_ITS_WAY = {26: (1, 6, 9), 30: (0, 1, 2, 4, 5, 6, 7, 9), 34: range(10)}
+"""The seeds of worlds in which the job is on its way when so many steps are over."""
+
+
+@pytest.mark.parametrize(
+    ("nsteps", "seed"), [(nsteps, seed) for nsteps, seeds in ON_ITS_WAY.items() for seed in seeds]
+)
 def test_held_job_that_is_on_its_way_when_all_is_put_right_goes_on(
     monkeypatch: pytest.MonkeyPatch, nsteps: int, seed: int
 ) -> None:
@@ -103,7 +108,9 @@ def test_held_job_that_is_on_its_way_when_all_is_put_right_goes_on(
     stored = SentMessage(topics.KVS_COMMIT, type="response")
     held = HeldUntil(stored, When(topics.JOB_URGENCY, nth=99))
     plan = Plan(seed, 1, jobs=(JobPlan(urgency=0),), faults=(held,))
-    assert run_plan(plan, properties=OURS).problems == ()
+    outcome = run_plan(plan, properties=OURS)
+    assert outcome.problems == ()
+    assert outcome.never_struck == ()
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,13 @@ def problems(
     plan = Plan(
         1,
         jobs=jobs,
-        faults=(Crash("sched", When("sched.alloc")),),
+        faults=(Crash("sched", When("job-manager.submit")),),
         plugins=setup.plugins,
         depth=depth,
     )
-    return run_plan(plan, properties=setup.all_properties()).problems
+    outcome = run_plan(plan, properties=setup.all_properties())
+    assert outcome.never_struck == ()
+    return outcome.problems
 
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
