@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
+from flux_trio.attach.bridge import Bridge, Passed, Sent
 from flux_trio.attach.handle import FluxHandle, answer_of_module
-from flux_trio.attach.mail import Passed, Sent
 from flux_trio.broker import Handle, ServiceExit
-from flux_trio.messages import Message
-
-
-class Bridge(Protocol):
-    """Gives messages of the service's core to the broker, and back; `now` is the time."""
-
-    def from_core(self, now: float, message: Passed) -> Sent:
-        """Take a message of the core."""
-
-    def from_broker(self, now: float, message: Message) -> Sent:
-        """Take a message of the broker."""
 
 
 class BridgedHandle(Handle):
@@ -26,7 +15,7 @@ class BridgedHandle(Handle):
     `send` and `carry` raise ServiceExit when the bridge says that the service has to end.
     """
 
-    def __init__(self, flux: FluxHandle, bridge: Bridge) -> None:
+    def __init__(self, flux: FluxHandle, bridge: Bridge[Any]) -> None:
         super().__init__(flux.name, flux.userid, flux.now)
         self._flux = flux
         self._bridge = bridge
@@ -38,7 +27,7 @@ class BridgedHandle(Handle):
         self._flux.subscribe(pattern)
 
     def send(self, message: Passed) -> None:
-        self.carry_out(self._bridge.from_core(self.now(), message))
+        self.carry_out(self._bridge.from_core(message))
 
     def log(self, level: int, text: str) -> None:
         self._flux.log(level, text)
@@ -53,7 +42,7 @@ class BridgedHandle(Handle):
                 if (answer := answer_of_module(message, self._flux.rank)) is not None:
                     self._flux.send(answer)
                 else:
-                    self.carry_out(self._bridge.from_broker(self.now(), message))
+                    self.carry_out(self._bridge.from_broker(message))
 
     def carry_out(self, sent: Sent) -> None:
         """Send what the bridge has made of a message."""

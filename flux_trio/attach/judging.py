@@ -16,7 +16,7 @@ from typing import Any, Final
 from flux_trio.judge import Clause, Expected, Judgement, Monitor, Verdict, Violation, load_clauses
 from flux_trio.judge.engine.selector import EVENT, job_id, name_of
 from flux_trio.judge.joining import Joining
-from flux_trio.judge.judgement import applicable, reasons
+from flux_trio.judge.judgement import applicable, in_order, reasons
 from flux_trio.judge.known import Departure
 from flux_trio.judge.rules import CURRENT_RULES, ROUTED_RULES
 from flux_trio.messages import Request, topics
@@ -25,6 +25,7 @@ from flux_trio.trace.module_trace import LiveModuleTrace
 from flux_trio.trace.traced_message import TracedMessage
 
 FORM: Final = "module.trace of a live flux-core"
+RULES: Final = (*CURRENT_RULES, *ROUTED_RULES)
 SHOWN: Final = Shown(crossings=False, headers=False)
 
 AUDITED: Final = "audit.allocated"
@@ -82,8 +83,7 @@ class LiveJudge:
         self._violations: list[Violation] = []
         self._unexplained: list[Violation] = []
         self._kept: set[str] = set()
-        rules = (*CURRENT_RULES, *ROUTED_RULES)
-        self._rules, self._left_out = applicable(rules, SHOWN, self.clauses, classic=False)
+        self._rules, self._left_out = applicable(RULES, SHOWN, self.clauses, classic=False)
         self._recent: dict[int, Record] = {}
         self._config = dict(config)
         self._scheduler = scheduler
@@ -136,12 +136,7 @@ class LiveJudge:
 
     def judgement(self) -> Judgement:
         """Return the verdicts, with the violations that are kept and what is due."""
-        of_clauses = {rule.clause for rule in self._rules if rule.is_of_clause}
-        judged = of_clauses | set(self._left_out)
-        verdicts = dict.fromkeys(
-            (id_ for id_ in self.clauses if id_ in judged), Verdict.NOT_EXERCISED
-        )
-        verdicts |= dict.fromkeys(sorted(judged - verdicts.keys()), Verdict.NOT_EXERCISED)
+        verdicts = dict.fromkeys(in_order(RULES, self.clauses), Verdict.NOT_EXERCISED)
         verdicts |= dict.fromkeys(self._all_kept(), Verdict.KEPT)
         verdicts |= {each.of.clause: Verdict.KNOWN for each in self._known if each.count}
         verdicts |= {each.clause: Verdict.BROKEN for each in self._violations}

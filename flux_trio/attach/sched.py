@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 import trio
 
+from flux_trio.attach.bridge import Passed, Sent
 from flux_trio.attach.bridged import BridgedHandle
 from flux_trio.attach.handle import FluxHandle, Modules
-from flux_trio.attach.mail import Passed, Sent
 from flux_trio.attach.sched_bridge import SchedBridge
 from flux_trio.config import Config, QueueTable
 from flux_trio.editions import CURRENT

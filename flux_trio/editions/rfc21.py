@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from flux_trio.formats import Event, FormatError, Idset
+from flux_trio.formats import Event, FormatError, Idset, converted
 
 
 class JobEvent(StrEnum):
@@ -246,10 +246,5 @@ def check_context(event: Event, where: str = "") -> None:
     context = event.context or {}
     if event.name == JobEvent.JOBSPEC_UPDATE and not context:
         raise FormatError("at least one key path and value", context, where or event.name)
-    shape = _CONTEXTS.get(event.name)
-    if shape is None:
-        return
-    try:
-        msgspec.convert(context, shape)
-    except msgspec.ValidationError as error:
-        raise FormatError.of_msgspec(error).at(where or event.name) from None
+    if (shape := _CONTEXTS.get(event.name)) is not None:
+        converted(context, shape, where or event.name)

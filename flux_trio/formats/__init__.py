@@ -8,7 +8,7 @@ from flux_trio.formats.characters import check_property_name, check_utf8, is_utf
 from flux_trio.formats.constraint import Constraint, Targets, both, parse_constraint
 from flux_trio.formats.dependency import parse_dependency_uri
 from flux_trio.formats.duration import format_duration, parse_duration
-from flux_trio.formats.errors import LESS_DEEP, MISSING, FormatError, Words
+from flux_trio.formats.errors import LESS_DEEP, MISSING, FormatError, Words, converted
 from flux_trio.formats.eventlog import (
     Event,
     format_event,
@@ -92,6 +92,7 @@ __all__ = [
     "check_costs",
     "check_property_name",
     "check_utf8",
+    "converted",
     "cost_of",
     "costs_of",
     "difference",

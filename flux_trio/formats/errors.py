@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import reprlib
+from typing import TypeVar
 
 import msgspec
 
 from flux_trio.formats.printable import printable
 
 GOT_CHARS_MAX = 80  # enough to recognise a value, and fits on one line of a log
+T = TypeVar("T")
 _INT_BITS_MAX = 256  # print the size of longer integers: Python refuses to print very long ones
 
 
@@ -66,6 +68,14 @@ class FormatError(ValueError):
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         return f"{place}expected {self.expected}, got {self.got}"
+
+
+def converted(value: object, shape: type[T], where: str = "") -> T:
+    """Return decoded JSON as a `shape` of msgspec. FormatError with the place below `where`."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at(where) from None
 
 
 _MSGSPEC_MISSING = re.compile(r"Object missing required field `(.*)`")

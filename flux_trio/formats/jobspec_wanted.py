@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from flux_trio.formats.errors import FormatError
+from flux_trio.formats.errors import converted
 
 _Duration = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -40,9 +40,6 @@ class Wanted(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, jobspec: object) -> Wanted:
         """Read a decoded jobspec; FormatError has the path of the field."""
-        try:
-            read = msgspec.convert(jobspec, _Wanted)
-        except msgspec.ValidationError as error:
-            raise FormatError.of_msgspec(error) from None
+        read = converted(jobspec, _Wanted)
         system = read.attributes.system
         return cls(read.resources, system.duration, system.constraints, system.queue)

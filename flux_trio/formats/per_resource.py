@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from flux_trio.formats.errors import FormatError
+from flux_trio.formats.errors import converted
 from flux_trio.formats.jobspec import Jobspec
 from flux_trio.formats.taskmap import TASKS_MAX
 
@@ -23,9 +23,4 @@ class PerResource(msgspec.Struct, frozen=True):
 def per_resource_of(jobspec: Jobspec) -> PerResource | None:
     """Return what a jobspec says; None if its number of tasks does not depend on R. FormatError."""
     value = jobspec.attribute(PER_RESOURCE)
-    if value is None:
-        return None
-    try:
-        return msgspec.convert(value, PerResource)
-    except msgspec.ValidationError as error:
-        raise FormatError.of_msgspec(error).at(PER_RESOURCE) from None
+    return None if value is None else converted(value, PerResource, PER_RESOURCE)

@@ -150,7 +150,7 @@ def judge_trace(
     if at_rest:
         monitor.finish()
         debts = [each for each in debts if each.may_wait]
-    verdicts = dict.fromkeys(_in_order(rules, clauses), Verdict.NOT_EXERCISED)
+    verdicts = dict.fromkeys(in_order(rules, clauses), Verdict.NOT_EXERCISED)
     verdicts |= monitor.verdicts()
     left_out |= reasons(used, monitor, verdicts, clauses)
     return Judgement(
@@ -215,7 +215,7 @@ def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:
     return found
 
 
-def _in_order(rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> list[str]:
+def in_order(rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> list[str]:
     """Return the clauses with a rule in the registry's order, then those not in the registry."""
     judged = dict.fromkeys(rule.clause for rule in rules if rule.is_of_clause)
     return [id_ for id_ in clauses if id_ in judged] + [id_ for id_ in judged if id_ not in clauses]

@@ -258,6 +258,11 @@ def credit_of(topic: str) -> str:
     return f"{topic}-credit"
 
 
+def served_by(service: str, topic: str) -> str:
+    """Return the topic of the same method of another service."""
+    return f"{service}.{topic.partition('.')[2]}"
+
+
 def stats_of(service: str) -> str:
     return f"{service}.{STATS_METHOD}"
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.mail import TAGS_AFTER
+from flux_trio.attach.bridge import TAGS_AFTER
 from flux_trio.attach.sched_bridge import PING_MANAGER, SchedBridge
 from flux_trio.editions import CURRENT
 from flux_trio.editions.kvs import CommitValues
 from flux_trio.formats import treeobj
 from flux_trio.messages import Errno, Event, Message, Request, Response, topics
 
-NOW = 1.0
 KEYS = ["job.0000.0000.0000.0001.R", "job.0000.0000.0000.0002.R"]
 
 
@@ -23,13 +22,13 @@ def bridge() -> SchedBridge:
 
 
 def to_broker(bridge: SchedBridge, topic: str, payload: Any = None, tag: int = 5) -> list[Any]:
-    return bridge.from_core(NOW, Request(topic, payload, tag)).to_broker
+    return bridge.from_core(Request(topic, payload, tag)).to_broker
 
 
 def answered(bridge: SchedBridge, request: Request, payload: Any = None, errnum: int = 0) -> Any:
     """What the core gets of the answer to a request at the broker."""
     answer = Response(request.topic, payload, errnum, request.matchtag, request.flags)
-    return bridge.from_broker(NOW, answer).to_core
+    return bridge.from_broker(answer).to_core
 
 
 @pytest.mark.parametrize(
@@ -41,9 +40,9 @@ def answered(bridge: SchedBridge, request: Request, payload: Any = None, errnum:
     ],
 )
 def test_rfc_27_passes_as_it_is(bridge: SchedBridge, message: Any) -> None:
-    assert bridge.from_core(NOW, message).to_broker == [message]
+    assert bridge.from_core(message).to_broker == [message]
     if not isinstance(message, Response):
-        assert bridge.from_broker(NOW, message).to_core == [message]
+        assert bridge.from_broker(message).to_core == [message]
 
 
 def test_calls_have_matchtags_of_their_own_and_answers_find_back(bridge: SchedBridge) -> None:
@@ -136,4 +135,4 @@ def test_job_manager_is_sought_until_it_is_back(bridge: SchedBridge) -> None:
 
 def test_answer_to_nothing_is_dropped(bridge: SchedBridge) -> None:
     stray: list[Message] = [Response("x.y", {}, 0, 4), Response("x.y", None, 5, TAGS_AFTER + 9)]
-    assert [bridge.from_broker(NOW, each).to_core for each in stray] == [[], []]
+    assert [bridge.from_broker(each).to_core for each in stray] == [[], []]

@@ -178,7 +178,7 @@ def test_job_that_is_over_is_forgotten() -> None:
     actions = script.start(7, simulated())
     script.fire(actions)
     assert script(job_exception(7), TimerFired(actions[-1].key)) == []
-    assert script.core._jobs.by_id == {}
+    assert script.core.jobs.by_id == {}
 
 
 def ended(request: Request, errnum: Errno, text: str) -> Response:

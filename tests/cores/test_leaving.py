@@ -295,10 +295,10 @@ def test_job_whose_end_is_told_again_in_the_turn_in_which_the_job_manager_leaves
     (hello,) = script(TimerFired(timer.key), leaves, now=timer.at)
     script(Response(hello.topic, None, 0, hello.matchtag), now=timer.at)
     (hello,) = script(again, leaves, now=timer.at)
-    assert script.core.kept == {7}
+    assert list(script.core.jobs.by_id) == [7]
     script(Response(hello.topic, None, 0, hello.matchtag), now=timer.at)
     assert [each[0] for each in told(script(again, now=timer.at))] == ["start", "finish", "release"]
-    assert script.core.kept == set()
+    assert not script.core.jobs.by_id
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_job_that_the_execution_service_forgets_is_found_while_the_manager_is_aw
         assert "job-manager" not in world.stations
         watcher.pause()
         assert watcher.problem == ""
-        core_of(world, "job-exec", ExecCore)._jobs.by_id.clear()
+        core_of(world, "job-exec", ExecCore).jobs.by_id.clear()
         watcher.pause()
         assert "job-exec has forgotten" in watcher.problem
 

@@ -59,7 +59,7 @@ class Paused(Exception):
 
 @at_each_pause("stop")
 def stop_while_one_runs(world: CoresWorld) -> str:
-    if _execution(world).running:
+    if _execution(world).jobs.all_running:
         raise Paused
     return ""
 
@@ -93,7 +93,7 @@ def _execution(world: CoresWorld) -> ExecCore:
 
 def test_running_job_keeps_the_properties(with_one_running: WithOneRunning) -> None:
     world = with_one_running()
-    assert len(_execution(world).running) == 1
+    assert len(_execution(world).jobs.all_running) == 1
     assert running_jobs_are_in_run(world) == ""
     assert scheduler_and_manager_agree_on_holders(world) == ""
 
@@ -105,8 +105,8 @@ def test_job_that_runs_and_is_over_for_the_job_manager_is_found(
         plan_run.run()
         core = _execution(plan_run.world)
         running = with_one_running()
-        core._jobs.by_id.update(_execution(running)._jobs.by_id)
-        (job,) = core._jobs.by_id.values()
+        core.jobs.by_id.update(_execution(running).jobs.by_id)
+        (job,) = core.jobs.by_id.values()
         assert job.phase is Phase.RUNNING
         assert "runs, and for the job manager it is in INACTIVE" in running_jobs_are_in_run(
             plan_run.world
@@ -136,7 +136,7 @@ def test_job_that_runs_on_a_node_that_went_down_is_found_while_the_manager_is_aw
     assert no_job_runs_on_lost_nodes.modules == ("job-exec",)
     world = with_one_running()
     assert no_job_runs_on_lost_nodes(world) == ""
-    _execution(world)._targets._down[0] = "it is down"
+    _execution(world).targets._down[0] = "it is down"
     assert "runs on nodes that job-exec knows to be down" in no_job_runs_on_lost_nodes(world)
 
 
@@ -153,7 +153,7 @@ def test_expiration_that_one_side_does_not_know_is_found(
     schedule.extend(grant.id, world.now + 50.0)
     assert "for the scheduler at" in all_agree_on_expirations(world)
     world = with_one_running(Plan(1, jobs=(JobPlan(run=90.0, limit=limit),)))
-    (job,) = _execution(world)._jobs.by_id.values()
+    (job,) = _execution(world).jobs.by_id.values()
     job.expiration = world.now + 50.0
     assert "for the execution service at" in all_agree_on_expirations(world)
 
@@ -172,7 +172,7 @@ def test_expiration_that_does_not_follow_from_the_duration_is_found(
 def test_job_that_runs_beyond_its_time_limit_is_found(with_one_running: WithOneRunning) -> None:
     world = with_one_running(Plan(1, jobs=(JobPlan(run=90.0, limit=100.0),)))
     assert no_job_runs_beyond_its_time_limit(world) == ""
-    (job,) = _execution(world)._jobs.by_id.values()
+    (job,) = _execution(world).jobs.by_id.values()
     job.expiration = world.now - 2.0
     assert "runs, and its time limit was at" in no_job_runs_beyond_its_time_limit(world)
     job.stepped = 3600.0

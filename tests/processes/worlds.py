@@ -126,7 +126,7 @@ class ProcessWorld(CoresWorld):
         return (
             super().is_calm
             and isinstance(core, ExecCore)
-            and not core.kept
+            and not core.jobs.by_id
             and self._connection is not None
             and all(job.is_over for job in self.host.jobs.values())
         )

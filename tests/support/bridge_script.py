@@ -7,7 +7,7 @@ import json
 from collections import deque
 from typing import Any
 
-from flux_trio.attach.exec.bridge import Bridge, Instance
+from flux_trio.attach.exec.bridge import ExecBridge, Instance
 from flux_trio.attach.exec.run import OUTPUT_BYTES, SERVICE
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.calls import POLL
@@ -93,7 +93,7 @@ class BridgeScript:
         self.end = ""
         self.held: list[Request] | None = None
         self.is_ready = False
-        self.bridge = Bridge(SERVICE, INSTANCE, self._ready)
+        self.bridge = ExecBridge(SERVICE, INSTANCE, self._ready)
         self._actions(self.core.start(NOW))
         self.core_gets(ShellConnected())
 
@@ -149,7 +149,7 @@ class BridgeScript:
         self.core_gets(TimerFired(POLL))
 
     def broker_says(self, message: Any) -> None:
-        self._carry(self.bridge.from_broker(NOW, message))
+        self._carry(self.bridge.from_broker(message))
 
     def signal(self, jobid: int, signum: Any, rolemask: int = ROLE_OWNER) -> None:
         self.broker_says(Event(f"shell-{jobid}.kill", {"signum": signum}, rolemask=rolemask))
@@ -214,7 +214,7 @@ class BridgeScript:
         while waiting:
             match waiting.popleft():
                 case Request() | Response() | Event() as message:
-                    self._carry(self.bridge.from_core(NOW, message))
+                    self._carry(self.bridge.from_core(message))
                 case ToShell(request):
                     self.shell.append(request)
                 case Exit(reason):

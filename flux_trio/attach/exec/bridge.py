@@ -20,18 +20,17 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from flux_trio.attach.bridge import Bridge, Forwarded
 from flux_trio.attach.exec.jobspecs import jobspec_in, left_out_of
 from flux_trio.attach.exec.journal import Journal
-from flux_trio.attach.exec.leftovers import Leftovers
-from flux_trio.attach.exec.mail import (
+from flux_trio.attach.exec.leftovers import (
     LEFTOVERS,
     Acknowledged,
-    ExecMail,
     Leftover,
+    Leftovers,
     NamespacesListed,
-    SpecRead,
+    owners_request,
 )
-from flux_trio.attach.mail import Forwarded, OneValueRead, Passed, Reads, Sent
 from flux_trio.cores.exec.calls import StoredKey
 from flux_trio.cores.kvs_calls import value_in
 from flux_trio.editions import CURRENT, flux_kvs, rfc21, rfc32
@@ -44,14 +43,13 @@ from flux_trio.formats import (
     job_key,
     parse_fluid,
 )
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import (
     ROLE_OWNER,
-    Control,
     Errno,
     Event,
     FluxError,
     Level,
-    Message,
     Request,
     Response,
     expect_payload,
@@ -77,72 +75,51 @@ class _Kill(msgspec.Struct):
     signum: int
 
 
-class Bridge:
+class SpecRead(msgspec.Struct, frozen=True):
+    """Answers the lookup of J, for a request of the core about a jobspec."""
+
+    request: Request
+    id: JobId
+
+
+class ExecBridge(Bridge[SpecRead | NamespacesListed | Acknowledged]):
     """Gives messages of the core named `service` to the broker of `instance`, and back.
 
     `on_ready` is called when flux-core has accepted the service.
     """
 
     def __init__(self, service: str, instance: Instance, on_ready: Callable[[], None]) -> None:
+        super().__init__()
         self._service = service
         self._on_ready = on_ready
         self._instance = instance
-        self._mail = mail = ExecMail(instance.owner)
         self._start = f"{service}.{topics.START_METHOD}"
-        self._journal = Journal(mail)
-        self._leftovers = Leftovers(mail, self._journal, self._start)
+        self._journal = Journal(self)
+        self._leftovers = Leftovers(self, self._journal, self._start, instance.owner)
         self._from_core = {
             topics.KVS_LOOKUP: self._look_up,
-            topics.STORE_OWN.lookup_all: self._look_up_all,
             topics.EXEC_SERVICE: self._is_unknown,
-            topics.RESOURCE_STATUS: self._mail.answer_core,
+            topics.RESOURCE_STATUS: self.answer_core,
             topics.JOB_HINDRANCE: self._drop,
             topics.JOB_JOURNAL: self._follow,
             topics.BROKER_REGISTER: self._name,
             topics.BROKER_UNREGISTER: self._name,
         }
 
-    def from_core(self, now: float, message: Passed) -> Sent:
-        """Take a message of the core."""
-        self._mail.now = now
-        match message:
-            case Request():
-                self._from_core.get(message.topic, self._forward)(message)
-            case Response():
-                self._core_answers(message)
-            case Event():
-                self._mail.to_broker.append(message)
-        return self._mail.pop_sent()
-
-    def from_broker(self, now: float, message: Message) -> Sent:
-        """Take a message of the broker."""
-        self._mail.now = now
-        match message:
-            case Request() if message.topic == self._start:
-                self._start_asked(message)
-            case Request():
-                self._mail.to_core.append(message)
-            case Response():
-                self._broker_answers(message)
-            case Event():
-                self._event(message)
-            case Control():
-                pass
-        return self._mail.pop_sent()
-
     # The broker asks
 
-    def _start_asked(self, request: Request) -> None:
-        try:
-            start = CURRENT.start.read(request)
-        except FluxError:
-            pass  # the core says what is wrong with it
-        else:
-            if text := left_out_of(start.jobspec):
-                self._refuse_start(request, start, text)
-                return
-            self._journal.asked(start.id)
-        self._mail.to_core.append(request)
+    def broker_asks(self, request: Request) -> None:
+        if request.topic == self._start:
+            try:
+                start = CURRENT.start.read(request)
+            except FluxError:
+                pass  # the core says what is wrong with it
+            else:
+                if text := left_out_of(start.jobspec):
+                    self._refuse_start(request, start, text)
+                    return
+                self._journal.asked(start.id)
+        super().broker_asks(request)
 
     def _refuse_start(self, request: Request, start: rfc32.Start, text: str) -> None:
         """Fail a job that needs what is left out; no part of it was started, at any time."""
@@ -150,84 +127,75 @@ class Bridge:
         raised = rfc32.RaisedException(rfc21.SEVERITY_FATAL, "exec", text)
         for report in (raised, rfc32.Released(ranks, final=True)):
             answer = CURRENT.start_answer.write(rfc32.StartAnswer(start.id, report))
-            self._mail.answer_broker(respond(request, answer))
+            self.to_broker += filter(None, [respond(request, answer)])
 
-    def _event(self, event: Event) -> None:
+    def event(self, event: Event) -> None:
         word, _, method = event.topic.removeprefix(SHELL_EVENTS).partition(".")
         if not event.topic.startswith(SHELL_EVENTS):
-            self._mail.to_core.append(event)
+            super().event(event)
         elif method == "kill" and word.isdecimal() and event.rolemask & ROLE_OWNER:
             try:
                 signum = expect_payload(event, _Kill).signum
             except FluxError as error:
-                self._mail.log(Level.ERR, error.text)
+                self.log(Level.ERR, error.text)
             else:
                 kill = {"id": int(word), "signum": signum}
-                self._mail.tell_core(f"{self._service}.kill", kill)
+                topic = f"{self._service}.kill"
+                self.to_core.append(owners_request(self._instance.owner, topic, kill))
 
     # The core asks
 
-    def _forward(self, request: Request) -> None:
-        if request.wants_response:
-            self._mail.ask(request.topic, request.payload, Forwarded(request), request.flags)
-        else:
-            self._mail.to_broker.append(request)
+    def core_asks(self, request: Request) -> None:
+        self._from_core.get(request.topic, super().core_asks)(request)
 
     def _look_up(self, request: Request) -> None:
         """Ask for a key; for a jobspec, which has no environment there, ask for J."""
         asked = flux_kvs.LOOKUP.read(request)
         directory = job_directory_of(asked.key)
         if directory is None or asked.key != f"{directory}.{StoredKey.JOBSPEC.value}":
-            self._forward(request)
+            super().core_asks(request)
             return
         jobid = parse_fluid(directory)
         look_up = flux_kvs.look_up(our_kvs.Lookup(job_key(jobid, "J")))
-        self._mail.ask(topics.KVS_LOOKUP, look_up, SpecRead(request, jobid))
-
-    def _look_up_all(self, request: Request) -> None:
-        self._mail.read_keys(Reads(request, our_kvs.LOOKUP_ALL.read(request).keys))
+        self.ask(topics.KVS_LOOKUP, look_up, SpecRead(request, jobid))
 
     def _follow(self, request: Request) -> None:
         wanted = self._journal.wanted(request)
-        self._mail.ask(topics.JOB_EVENTS, wanted, Forwarded(request), request.flags)
+        self.ask(topics.JOB_EVENTS, wanted, Forwarded(request), request.flags)
 
     def _is_unknown(self, request: Request) -> None:
-        self._mail.answer_core(request, None, Errno.ENOSYS)
+        self.answer_core(request, None, Errno.ENOSYS)
 
     def _drop(self, request: Request) -> None:
         """Do nothing: flux-core has no use for it."""
 
     def _name(self, request: Request) -> None:
         payload: Any = request.payload
-        self._mail.ask(_NAMES[request.topic], payload, Acknowledged(payload["service"]))
+        self.ask(_NAMES[request.topic], payload, Acknowledged(payload["service"]))
 
     # The core answers
 
-    def _core_answers(self, response: Response) -> None:
+    def core_answers(self, response: Response) -> None:
         if response.routes != (LEFTOVERS,):
-            self._mail.to_broker.append(response)
+            super().core_answers(response)
         elif response.topic == self._start:
             self._leftovers.told(response)
 
     # The broker answers
 
-    def _broker_answers(self, response: Response) -> None:
-        match self._mail.calls.match(response):
-            case Forwarded(request):
-                self._pass_answer(request, response)
+    def answered(
+        self, call: SpecRead | NamespacesListed | Acknowledged, response: Response
+    ) -> None:
+        match call:
             case SpecRead(request, jobid):
                 self._spec_read(request, jobid, response)
-            case OneValueRead(reads, key):
-                self._one_value_read(reads, key, response)
             case NamespacesListed():
                 self._leftovers.listed(response)
             case Acknowledged(what) if what and response.errnum:
                 text = response.error_text or FluxError(response.errnum).text
-                self._mail.log(Level.ERR, f"{response.topic}: {what}: {text}")
-            case _:
-                pass
+                self.log(Level.ERR, f"{response.topic}: {what}: {text}")
 
-    def _pass_answer(self, request: Request, response: Response) -> None:
+    def pass_answer(self, request: Request, response: Response) -> None:
         payload, errnum = response.payload, response.errnum
         if request.topic == topics.JOB_JOURNAL and not errnum:
             payload = self._journal.entries(response)
@@ -237,7 +205,7 @@ class Bridge:
             text = FluxError(errnum, response.error_text).text
             payload = _REFUSALS.get(errnum, text)
             errnum = Errno.EPERM  # whatever the reason, the service ends: no other hello helps
-        self._mail.answer_core(request, payload, errnum, response.flags)
+        self.answer_core(request, payload, errnum, response.flags)
         if request.topic == topics.EXEC_HELLO and not errnum:
             self._leftovers.seek()
             self._on_ready()
@@ -256,23 +224,20 @@ class Bridge:
                 raise FluxError(Errno.ENOENT, f"{key}: no such key")
             value = our_kvs.VALUE.write(our_kvs.Value(jobspec_in(j, more)))
         except FluxError as error:
-            self._mail.answer_core(request, error.text, error.errnum)
+            self.answer_core(request, error.text, error.errnum)
         except FormatError as error:
-            self._mail.answer_core(request, f"{key}: {error}", Errno.EPROTO)
+            self.answer_core(request, f"{key}: {error}", Errno.EPROTO)
         else:
-            self._mail.answer_core(request, value)
+            self.answer_core(request, value)
 
-    def _one_value_read(self, reads: Reads, key: str, response: Response) -> None:
-        """Pass on all values when they are read, or the first error."""
-        match reads.to, reads.take(key, response):
-            case Request() as request, FluxError() as error:
-                self._mail.answer_core(request, error.text, error.errnum)
-            case Request() as request, list() as values:
-                self._mail.answer_core(request, our_kvs.VALUES.write(our_kvs.Values(values)))
+    def values_read(self, to: Any, values: list[str | None] | FluxError) -> None:
+        match to, values:
             case Leftover(jobid), FluxError() as error:
-                self._mail.log(Level.ERR, f"job {jobid}, which is over: {error.text}")
-            case Leftover(jobid), list() as values:
-                self._leftovers.read(jobid, values)
+                self.log(Level.ERR, f"job {jobid}, which is over: {error.text}")
+            case Leftover(jobid), list() as found:
+                self._leftovers.read(jobid, found)
+            case _:
+                super().values_read(to, values)
 
 
 _REFUSALS: Final[Mapping[int, str]] = {

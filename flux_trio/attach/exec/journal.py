@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux_trio.attach.exec.mail import ExecMail
+from flux_trio.attach.bridge import Bridge
 from flux_trio.editions import journal, rfc21
 from flux_trio.formats import Event, format_fluid
 from flux_trio.messages import FluxError, Level, Payload, Request, Response
@@ -19,8 +19,8 @@ from flux_trio.protocols import JobEvent
 class Journal:
     """The journal that the core follows; `asked` jobs are those of this service."""
 
-    def __init__(self, mail: ExecMail) -> None:
-        self._mail = mail
+    def __init__(self, bridge: Bridge[Any]) -> None:
+        self._bridge = bridge
         self._asked: set[int] = set()  # until their final release
         self._is_live = False  # the backlog is over
 
@@ -43,7 +43,7 @@ class Journal:
         try:
             read = journal.JOB_EVENTS.read(response)
         except FluxError as error:
-            self._mail.log(Level.ERR, error.text)
+            self._bridge.log(Level.ERR, error.text)
             return None
         if read.id == journal.BACKLOG_IS_OVER:
             self._is_live = True
@@ -61,4 +61,6 @@ class Journal:
             self._asked.discard(jobid)
         elif event.name == JobEvent.START and self._is_live and jobid not in self._asked:
             name = format_fluid(jobid, "f58")
-            self._mail.end = f"another execution service has taken over: it has started job {name}"
+            self._bridge.end = (
+                f"another execution service has taken over: it has started job {name}"
+            )

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from flux_trio.attach.bridged import BridgedHandle
-from flux_trio.attach.exec.bridge import SHELL_EVENTS, Bridge, Instance
+from flux_trio.attach.exec.bridge import SHELL_EVENTS, ExecBridge, Instance
 from flux_trio.attach.handle import URI_VARIABLE, FluxHandle
 from flux_trio.broker import ServiceExit
 from flux_trio.config import ExecConfig
@@ -59,7 +59,7 @@ async def run(
         directory = Path(await _attribute(flux, "statedir"), DIRECTORY)
     environment = {URI_VARIABLE: await _attribute(flux, "local-uri")}
     is_accepted = trio.Event()
-    handle = BridgedHandle(flux, Bridge(SERVICE, instance, is_accepted.set))
+    handle = BridgedHandle(flux, ExecBridge(SERVICE, instance, is_accepted.set))
     handle.subscribe(SHELL_EVENTS)
     serve = partial(
         exec_service.run,

@@ -117,8 +117,7 @@ async def _of_job(client: Client, jobid: int) -> tuple[list[int], list[str]]:
         placements = place_tasks(Jobspec.parse(answer["jobspec"].encode()), resources)
     except LayoutError as error:
         raise CommandError(f"No taskmap found for job: {error}") from None
-    ranks = {rank: node for node, rank in enumerate(resources.ranks)}
-    return [ranks[place.rank] for place in placements], list(resources.hosts.values())
+    return [place.node for place in placements], list(resources.hosts.values())
 
 
 async def _allocated(client: Client, jobid: int) -> bool:

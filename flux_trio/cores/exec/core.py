@@ -88,14 +88,7 @@ from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc21
 from flux_trio.editions.codec import jobid_in
 from flux_trio.editions.rfc32 import Start
-from flux_trio.formats import (
-    FluidForm,
-    Idset,
-    ResourceSet,
-    format_fluid,
-    parse_duration,
-    parse_size,
-)
+from flux_trio.formats import FluidForm, format_fluid, parse_duration, parse_size
 from flux_trio.messages import (
     ROLE_OWNER,
     Errno,
@@ -148,7 +141,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     ) -> None:
         self._edition = edition
         self._outbox = outbox = ExecOutbox(edition)
-        self._jobs = jobs = Jobs()
+        self.jobs = jobs = Jobs()
         self._starts = starts = Starts(outbox, edition)
         self._copies = copies = Copies(outbox, jobs)
         self._input_log = InputLog(outbox)
@@ -168,13 +161,13 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._manager = Manager(
             outbox, jobs, starts, self._guests, real, service, edition, needs_shell=needs_shell
         )
-        self._targets = Targets(outbox)
-        simulated = SimulatedJobs(outbox, starts)
+        self.targets = Targets(outbox)
+        self._simulated = simulated = SimulatedJobs(outbox, starts)
         self._runs = Runs(
-            jobs, starts, self._manager, self._targets, real, simulated, has_shell=has_shell
+            jobs, starts, self._manager, self.targets, real, simulated, has_shell=has_shell
         )
         self._inputs = Inputs(outbox, jobs, real, self._input_log)
-        self._process_tables = ProcessTables(outbox, jobs)
+        self._process_tables = ProcessTables(outbox, jobs, real)
         self._ends = Ends(outbox, jobs, starts, self._guests, has_shell=has_shell)
         names = [JobEvent.RESOURCE_UPDATE, *([JobEvent.RELEASE] if has_shell else [])]
         self._journal = Journal(outbox, jobs, self._manager, self._runs, self._ends, names)
@@ -191,64 +184,19 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._methods = Methods(
             for_owner={
                 f"{service}.{topics.START_METHOD}": self._start,
-                f"{service}.{_method(topics.EXEC_EXPIRATION)}": self._expiration,
-                f"{service}.{_method(topics.EXEC_SETTLED)}": self._manager.wait_settled,
-                f"{service}.{_method(topics.EXEC_COPY)}": self._guests.copy,
-                f"{service}.{_method(topics.EXEC_OVERRIDE)}": self._override,
+                topics.served_by(service, topics.EXEC_EXPIRATION): self._expiration,
+                topics.served_by(service, topics.EXEC_SETTLED): self._manager.wait_settled,
+                topics.served_by(service, topics.EXEC_COPY): self._guests.copy,
+                topics.served_by(service, topics.EXEC_OVERRIDE): self._override,
             },
             for_all={
-                f"{service}.{_method(topics.EXEC_INPUT)}": self._input,
-                f"{service}.{_method(topics.EXEC_KILL)}": self._kill,
+                topics.served_by(service, topics.EXEC_INPUT): self._inputs.write,
+                topics.served_by(service, topics.EXEC_KILL): self._kill,
             },
             stats=(topics.stats_of(service), self._stats),
             farewells={service: self._disconnect},
             forget=outbox.forget,
         )
-
-    @property
-    def running(self) -> dict[int, ResourceSet | None]:
-        """The jobs that run, by id, with their resources."""
-        jobs = self._jobs.by_id.values()
-        return {job.id: job.resources for job in jobs if job.phase is Phase.RUNNING}
-
-    @property
-    def expirations(self) -> dict[int, float]:
-        """The jobs that run and whose R was read, by id, with their expiration; 0: no limit.
-
-        The expiration is in seconds since the Unix epoch, as it was written.
-        """
-        jobs = self._jobs.by_id.values()
-        return {
-            job.id: job.expiration
-            for job in jobs
-            if job.phase is Phase.RUNNING and job.resources is not None
-        }
-
-    @property
-    def ends(self) -> dict[int, float]:
-        """The jobs that run and have a time limit, by id, with its time by the wall clock."""
-        jobs = self._jobs.by_id.values()
-        return {
-            job.id: job.ends_at for job in jobs if job.phase is Phase.RUNNING and job.expiration
-        }
-
-    @property
-    def kept(self) -> set[int]:
-        """The jobs that the service knows: they run, or their end must still be reported."""
-        return set(self._jobs.by_id)
-
-    @property
-    def down(self) -> Idset:
-        """The targets that are known to be down."""
-        return self._targets.down
-
-    @property
-    def on_lost_targets(self) -> list[int]:
-        """The jobs that run although a target of theirs is known to be down."""
-        jobs = self._jobs.by_id.values()
-        return [
-            each.id for each in jobs if each.phase is Phase.RUNNING and self._targets.lost_of(each)
-        ]
 
     def start(self, now: float) -> list[ExecAction]:
         """Say hello (32.hello.1), or first wait for the shell host if jobs need it."""
@@ -294,7 +242,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case JournalFollowed():
                 self._journal.handle_response(response)
             case TargetsAsked():
-                if self._targets.is_answer(response):
+                if self.targets.is_answer(response):
                     self._runs.targets_changed(response)
             case ExpirationRead(jobid):
                 self._preparing.expiration_read(jobid, response)
@@ -320,7 +268,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _hello_answered(self, response: Response) -> None:
         if self._manager.hello_answered(response):
             self._journal.follow()
-            self._targets.ask()
+            self.targets.ask()
             self._manager.withdraw_if_hindered()
 
     def _fired(self, key: TimerKey) -> None:
@@ -333,11 +281,11 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._manager.ask_place()
             case TimerKind.AGAIN:
                 self._journal.ask_again()
-                self._targets.ask_again()
+                self.targets.ask_again()
             case TimerKind.UNREAD:
                 self._preparing.ask_again()
             case kind:
-                if (job := self._jobs.running(key.id)) is not None:
+                if (job := self.jobs.running(key.id)) is not None:
                     self._fired_of(job, kind)
 
     def _fired_of(self, job: Job, kind: JobTimer) -> None:
@@ -362,13 +310,13 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._outbox.clock_stepped(by)
         self._manager.clock_stepped(by)
         self._real.postponements.clock_stepped(by)
-        for job in self._jobs.by_id.values():
+        for job in self.jobs.by_id.values():
             job.stepped += by
 
     # Requests
 
     def _stats(self) -> exec_requests.Stats:
-        phases = Counter(job.phase for job in self._jobs.by_id.values())
+        phases = Counter(job.phase for job in self.jobs.by_id.values())
         jobs = {phase.name.lower(): phases[phase] for phase in Phase}
         return exec_requests.Stats(jobs)
 
@@ -390,13 +338,13 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             self._outbox.send(Log(Level.INFO, text))
             return
         self._manager.sender, self._manager.owner = request.sender, request.userid
-        job = self._jobs.get(payload.id)
+        job = self.jobs.get(payload.id)
         if job is not None:  # a repeat attaches, whatever `reattach` says
             self._starts.ask(job, request, payload)
             self._journal.taken(job)
             return
         job = Job(payload.id, payload.userid, payload.jobspec, payload.reattach, given=payload.R)
-        self._jobs.by_id[job.id] = job
+        self.jobs.by_id[job.id] = job
         self._starts.ask(job, request, payload)
         self._journal.taken(job)
         if wrong:
@@ -407,37 +355,34 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _expiration(self, request: Request) -> None:
         """Take a new expiration from flux-core's job manager, which tells it by a request."""
         payload = exec_requests.EXPIRATION.read(request)
-        job = self._jobs.asked_about(request, payload.id)
+        job = self.jobs.asked_about(request, payload.id)
         self._journal.expiration_changed(job.id, payload.expiration)
         self._outbox.send(respond(request))
 
     def _override(self, request: Request) -> None:
         """Start or end a simulated job that waits for it, as flux-core's tests of jobs ask."""
         asked = exec_requests.OVERRIDE.read(request)
-        self._runs.override(self._jobs.asked_about(request, asked.jobid), asked)
+        self._simulated.override(self.jobs.asked_about(request, asked.jobid), asked)
         self._outbox.send(respond(request))
-
-    def _input(self, request: Request) -> None:
-        self._inputs.write(request, self._real.is_connected)
 
     def _asked_of_shell(self, request: Request) -> None:
         """Take standard input, or tell processes, as Flux's own programs ask the job's shell."""
         try:
             jobid = job_of_shell(request.topic)
-            if jobid is None or self._jobs.get(jobid) is None:
+            if jobid is None or self.jobs.get(jobid) is None:
                 service, _, method = request.topic.partition(".")
                 raise unknown_method(service, method)
             if request.topic.endswith(f".{PROCTABLE_METHOD}"):
-                self._process_tables.ask(request, jobid, self._real.is_connected)
+                self._process_tables.ask(request, jobid)
                 return
             payload = exec_requests.input_in(jobid, request)
-            self._inputs.write_in_turn(request, payload, self._real.is_connected)
+            self._inputs.write_in_turn(request, payload)
         except FluxError as error:
             self._outbox.send(respond_error(request, error.errnum, error.text))
 
     def _kill(self, request: Request) -> None:
         payload = job_requests.KILL.read(request)
-        job = self._jobs.asked_about(request, payload.id)
+        job = self.jobs.asked_about(request, payload.id)
         if not 1 <= payload.signum <= job_requests.SIGNUM_MAX:
             text = f"signum: expected 1 to {job_requests.SIGNUM_MAX}, got {payload.signum}"
             raise FluxError(Errno.EINVAL, text)
@@ -461,7 +406,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         if tells_return_of(topics.JOB_MANAGER, event):
             self._manager.is_back()
         if tells_return_of(topics.RESOURCE, event):
-            self._targets.ask()
+            self.targets.ask()
         if not event.rolemask & ROLE_OWNER:
             return
         match event.topic:
@@ -480,7 +425,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             return
         if payload.severity != rfc21.SEVERITY_FATAL:
             return
-        job = self._jobs.get(payload.id)
+        job = self.jobs.get(payload.id)
         if job is not None:
             if payload.type == job_requests.CANCEL_TYPE:
                 self._real.cancel_expired(job)
@@ -526,8 +471,3 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._manager.shell_failed(reason)
             case _:
                 assert_never(notice)
-
-
-def _method(topic: str) -> str:
-    """Return the method of a topic: the part after the service name."""
-    return topic.partition(".")[2]

@@ -17,7 +17,7 @@ import msgspec
 
 from flux_trio.cores.exec.vocabulary import SIGUSR1
 from flux_trio.editions.job_requests import SIGNUM_MAX
-from flux_trio.formats import FormatError, Jobspec, format_duration, parse_duration
+from flux_trio.formats import FormatError, Jobspec, converted, format_duration, parse_duration
 from flux_trio.shell.protocol import FirstExit
 
 EXIT_TIMEOUT: Final = "system.shell.options.exit-timeout"
@@ -85,11 +85,9 @@ def warning_of(jobspec: Jobspec) -> WarningSignal | None:
     value = jobspec.attribute(SIGNAL_OPTION)
     if value is None or (isinstance(value, int) and not value):
         return None
+    option = _Option() if isinstance(value, int) else converted(value, _Option, SIGNAL_OPTION)
     try:
-        option = _Option() if isinstance(value, int) else msgspec.convert(value, _Option)
         before_s = parse_duration(option.timeleft)
-    except msgspec.ValidationError as error:
-        raise FormatError.of_msgspec(error).at(SIGNAL_OPTION) from None
     except FormatError as error:
         raise error.at(f"{SIGNAL_OPTION}.timeleft") from None
     return WarningSignal(option.signum, before_s) if before_s else None

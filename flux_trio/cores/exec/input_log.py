@@ -54,26 +54,17 @@ class InputLog(Part):
         data = msgspec.structs.replace(data, eof=sent.eof or None)
         job.input_log.append(Event(self._outbox.now, rfc24.DATA, rfc24.write(data)))
         job.input_pending += len(sent.data)
-        at = self._outbox.now + job.input_rules.batch_s
         timer = TimerKey(TimerKind.INPUT, job.id)
         if sent.eof or job.input_pending >= BATCH_BYTES_MAX or not job.input_rules.batch_s:
             self.flush(job)
         elif timer not in self._outbox.timers:
-            self._outbox.set_timer(timer, at)
+            self._outbox.set_timer(timer, self._outbox.now + job.input_rules.batch_s)
 
     def flush(self, job: Job) -> None:
         """Commit what was collected."""
         self._outbox.clear_timer(TimerKey(TimerKind.INPUT, job.id))
-        if ops := self.pop_ops(job):
-            self._outbox.send(
-                self._outbox.request_kvs(
-                    commit_values(ops, flux_kvs.namespace_of(job.id)), flags=int(Flag.NORESPONSE)
-                )
-            )
-
-    def pop_ops(self, job: Job) -> list[KvsOp]:
-        """Return what writes that which was collected."""
         events, job.input_log, job.input_pending = job.input_log, [], 0
-        if not events:
-            return []
-        return [["append", INPUT, format_eventlog(events)]]
+        if events:
+            ops: list[KvsOp] = [["append", INPUT, format_eventlog(events)]]
+            commit = commit_values(ops, flux_kvs.namespace_of(job.id))
+            self._outbox.send(self._outbox.request_kvs(commit, flags=int(Flag.NORESPONSE)))

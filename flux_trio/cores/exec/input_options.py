@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
+from flux_trio.cores.exec.output import size_option
 from flux_trio.cores.exec.placement import LayoutError
 from flux_trio.editions import rfc24
-from flux_trio.formats import FormatError, Jobspec, format_size, parse_size
+from flux_trio.formats import FormatError, Jobspec, format_size
 from flux_trio.messages import Level
 
 LIMIT_MAX: Final = 32 << 20
@@ -28,14 +29,9 @@ class InputRules(msgspec.Struct, frozen=True):
 
 def input_rules(jobspec: Jobspec) -> InputRules:
     """Return what a jobspec says of the input that is logged. Raises FormatError, LayoutError."""
-    limit = jobspec.attribute(_LIMIT)
-    limit = LIMIT if limit is None else limit
-    try:
-        nbytes = parse_size(limit)  # type: ignore[arg-type]  # it refuses what is no size
-    except FormatError as error:
-        raise error.at(_LIMIT) from None
+    nbytes = size_option(jobspec, _LIMIT, LIMIT)
     if not 0 < nbytes <= LIMIT_MAX:
-        raise FormatError(f"1 to {format_size(LIMIT_MAX)} bytes", limit, _LIMIT)
+        raise FormatError(f"1 to {format_size(LIMIT_MAX)} bytes", jobspec.attribute(_LIMIT), _LIMIT)
     batch_s = jobspec.attribute(f"{_OPTIONS}.input.batch-timeout")
     batch_s = BATCH_S if batch_s is None else batch_s
     if not isinstance(batch_s, int | float) or isinstance(batch_s, bool) or not batch_s >= 0:

@@ -53,16 +53,11 @@ class Inputs(Part):
         self._writes = {}  # by job; None if the sender has gone
         self._waiting = {}  # by job: those after it, of Flux's own programs
 
-    def write(self, request: Request, is_connected: bool) -> None:
-        """Send the data to the tasks; the answer says whether they take more. Raises FluxError.
+    def write(self, request: Request) -> None:
+        """Send the data to the tasks; the answer says whether they take more. Raises FluxError."""
+        self._write(request, exec_requests.INPUT.read(request))
 
-        `is_connected` says whether the shell host can be reached.
-        """
-        self._write(request, exec_requests.INPUT.read(request), is_connected)
-
-    def write_in_turn(
-        self, request: Request, payload: exec_requests.Input, is_connected: bool
-    ) -> None:
+    def write_in_turn(self, request: Request, payload: exec_requests.Input) -> None:
         """Send data of one of Flux's own programs, which do not wait for the answer before.
 
         The answer is empty, also when the tasks have ended and nobody reads. Raises FluxError;
@@ -81,8 +76,7 @@ class Inputs(Part):
         if waiting and nbytes + len(payload.data) > WAITING_BYTES_MAX:
             text = f"more than {WAITING_BYTES_MAX} bytes of input wait for the tasks to read"
             raise FluxError(Errno.EAGAIN, f"job {name}: {text}")
-        if not is_connected:
-            raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
+        self._real.check_connected(job)
         if not self._take(job, payload):
             self._outbox.send(respond(request))
             return
@@ -117,7 +111,7 @@ class Inputs(Part):
         self._log.add(job, payload)
         return True
 
-    def _write(self, request: Request, payload: exec_requests.Input, is_connected: bool) -> None:
+    def _write(self, request: Request, payload: exec_requests.Input) -> None:
         name = format_fluid(payload.id, "f58")
         job = self._jobs.asked_about(request, payload.id)
         if job.phase is not Phase.RUNNING:
@@ -127,8 +121,7 @@ class Inputs(Part):
         if len(payload.data) > INPUT_BYTES_MAX:
             text = f"data: expected at most {INPUT_BYTES_MAX} bytes, got {len(payload.data)}"
             raise FluxError(Errno.EPROTO, text)
-        if not is_connected:
-            raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
+        self._real.check_connected(job)
         if payload.id in self._writes:
             raise FluxError(Errno.EBUSY, f"job {name}: another write of input is under way")
         is_all = payload.ranks == rfc24.ALL
@@ -155,7 +148,7 @@ class Inputs(Part):
         while waiting and jobid not in self._writes:
             piece = waiting.popleft()
             try:
-                self._write(piece.request, piece.data, is_connected=True)
+                self._write(piece.request, piece.data)
             except FluxError:  # the job has ended meanwhile: nobody reads any more
                 self._outbox.send(respond(piece.request))
                 self._drop(waiting, piece.request)

@@ -169,7 +169,10 @@ class Job(msgspec.Struct, eq=False):
 
 
 class Jobs(Part):
-    """The jobs that this service was asked to start and has not forgotten."""
+    """The jobs that this service was asked to start and has not forgotten.
+
+    They run, or their end must still be reported.
+    """
 
     by_id: dict[JobId, Job]
 
@@ -188,6 +191,11 @@ class Jobs(Part):
             raise FluxError(Errno.ENOENT, f"job {name} is not running")
         check_job_access(request, job.userid)
         return job
+
+    @property
+    def all_running(self) -> list[Job]:
+        """The jobs that are RUNNING."""
+        return [job for job in self.by_id.values() if job.phase is Phase.RUNNING]
 
     def running(self, jobid: int) -> Job | None:
         """Return the job if it is RUNNING, else None."""

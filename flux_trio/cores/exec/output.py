@@ -34,21 +34,13 @@ def place_of(file: int) -> tuple[int, str]:
     return taskid, STREAMS[stream]
 
 
-def limit_of(jobspec: Jobspec, default: int) -> int:
-    """Return how many bytes of a job's output are stored. Raises FormatError."""
-    value = jobspec.attribute(LIMIT_OPTION)
-    if value is None:
-        return default
+def size_option(jobspec: Jobspec, option: str, default: int) -> int:
+    """Return the bytes that an option of a jobspec allows. Raises FormatError."""
+    value = jobspec.attribute(option)
     try:
-        return parse_size(value)  # type: ignore[arg-type]  # it refuses what is no size
+        return default if value is None else parse_size(value)  # type: ignore[arg-type]
     except FormatError as error:
-        raise error.at(LIMIT_OPTION) from None
-
-
-def redirects(ntasks: int, paths: Mapping[str, str]) -> list[rfc24.Redirect]:
-    """Return what the log of a job's output says of the files in `paths`, by stream."""
-    ranks = "0" if ntasks == 1 else f"[0-{ntasks - 1}]"  # an idset as flux-core spells it here
-    return [rfc24.Redirect(stream, ranks, path) for stream, path in paths.items()]
+        raise error.at(option) from None
 
 
 def log_begins(
@@ -64,10 +56,12 @@ def log_begins(
     `remarks` are what there is to say of the job before it starts.
     """
     header = rfc24.header(ntasks, is_unbuffered=is_unbuffered)
+    ranks = "0" if ntasks == 1 else f"[0-{ntasks - 1}]"  # an idset as flux-core spells it here
+    redirects = [rfc24.Redirect(stream, ranks, path) for stream, path in paths.items()]
     return [
         Event(now, rfc24.HEADER, rfc24.write(header)),
         *(Event(now, rfc24.LOG, rfc24.write(each)) for each in remarks),
-        *(Event(now, rfc24.REDIRECT, rfc24.write(each)) for each in redirects(ntasks, paths)),
+        *(Event(now, rfc24.REDIRECT, rfc24.write(each)) for each in redirects),
     ]
 
 

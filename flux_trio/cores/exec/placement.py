@@ -48,6 +48,7 @@ class Placement(NamedTuple):
     taskid: int
     rank: int
     local_id: int  # among the tasks on its rank
+    node: int  # the index of its rank in R
 
 
 def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
@@ -67,11 +68,12 @@ def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
     if taskmap is not None:
         ranks = _mapped(taskmap, ranks, resources)
     placements: list[Placement] = []
+    nodes = {rank: node for node, rank in enumerate(resources.ranks)}
     on_rank: dict[int, int] = {}
     for rank in ranks:
         local_id = on_rank.get(rank, 0)
         on_rank[rank] = local_id + 1
-        placements.append(Placement(len(placements), rank, local_id))
+        placements.append(Placement(len(placements), rank, local_id, nodes[rank]))
     return placements
 
 

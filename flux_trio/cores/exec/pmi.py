@@ -12,9 +12,8 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.placement import Placement
 from flux_trio.editions import exec_requests
-from flux_trio.formats import FormatError, Jobspec, ResourceSet, format_pmi_taskmap
+from flux_trio.formats import FormatError, Jobspec, format_pmi_taskmap
 from flux_trio.shell.protocol import PMI_VALUE_CHARS_MAX
 
 OPTION: Final = "system.shell.options.pmi"
@@ -33,19 +32,16 @@ def has_pmi(jobspec: Jobspec) -> bool:
     raise FormatError(expected, value, OPTION)
 
 
-def pmi_values(
-    path: str, resources: ResourceSet, placements: Sequence[Placement]
-) -> dict[str, str]:
+def pmi_values(path: str, nodes: Sequence[int]) -> dict[str, str]:
     """Return what the tasks of a job find in PMI from the start, as in flux-core (RFC 13).
 
-    `path` has the jobs around them, the outermost first; so it tells how deep they are.
+    `path` has the jobs around them, the outermost first; so it tells how deep they are. `nodes` has
+    the node of each task.
     """
-    nodes = {rank: node for node, rank in enumerate(resources.ranks)}
-    of_tasks = [nodes[each.rank] for each in placements]
-    taskmap = exec_requests.taskmap(of_tasks)["taskmap"]
+    taskmap = exec_requests.taskmap(nodes)["taskmap"]
     values = {
         "flux.instance-level": str(path.count("/")),
         "flux.taskmap": msgspec.json.encode(taskmap).decode(),
-        "PMI_process_mapping": format_pmi_taskmap(of_tasks),
+        "PMI_process_mapping": format_pmi_taskmap(nodes),
     }
     return {key: value for key, value in values.items() if len(value) <= PMI_VALUE_CHARS_MAX}

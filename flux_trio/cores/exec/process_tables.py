@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from flux_trio.cores.exec.calls import ExecOutbox
 from flux_trio.cores.exec.job import Job, Jobs, Phase
+from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.state import Part
 from flux_trio.editions import exec_requests
@@ -22,19 +23,18 @@ class ProcessTables(Part):
 
     _waiting: dict[JobId, list[Request]]
 
-    def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
+    def __init__(self, outbox: ExecOutbox, jobs: Jobs, real: RealJobs) -> None:
         self._outbox = outbox
         self._jobs = jobs
+        self._real = real
         self._waiting = {}
 
-    def ask(self, request: Request, jobid: JobId, is_connected: bool) -> None:
-        """Ask the shell host; `is_connected`: it can be reached. Raises FluxError."""
+    def ask(self, request: Request, jobid: JobId) -> None:
+        """Ask the shell host. Raises FluxError."""
         job = self._jobs.asked_about(request, jobid)
-        name = format_fluid(jobid, "f58")
         if job.phase is not Phase.RUNNING or job.start is None:
-            raise FluxError(Errno.ENOSYS, f"job {name} has no processes")
-        if not is_connected:
-            raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
+            raise FluxError(Errno.ENOSYS, f"job {format_fluid(jobid, 'f58')} has no processes")
+        self._real.check_connected(job)
         self._waiting.setdefault(jobid, []).append(request)
         self._outbox.send(ToShell(Identify(jobid)))
 

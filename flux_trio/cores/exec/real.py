@@ -28,7 +28,7 @@ from flux_trio.cores.exec.exits import exit_note, exit_rules_of, warning_of
 from flux_trio.cores.exec.guest import Guests
 from flux_trio.cores.exec.input_options import input_remarks, input_rules
 from flux_trio.cores.exec.job import Job, Jobs, Phase
-from flux_trio.cores.exec.output import limit_of, warning
+from flux_trio.cores.exec.output import LIMIT_OPTION, size_option, warning
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
 from flux_trio.cores.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.cores.exec.starts import Starts
@@ -43,9 +43,16 @@ from flux_trio.cores.exec.tasks import (
 from flux_trio.cores.exec.vocabulary import SIGALRM, SIGKILL, SIGTERM, ToShell
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FluidForm, FormatError, Idset, format_size, parse_jobspec
+from flux_trio.formats import (
+    FluidForm,
+    FormatError,
+    Idset,
+    format_fluid,
+    format_size,
+    parse_jobspec,
+)
 from flux_trio.formats.meanings import JobId, Time
-from flux_trio.messages import Level
+from flux_trio.messages import Errno, FluxError, Level
 from flux_trio.shell.protocol import (
     STREAMS,
     Attach,
@@ -184,7 +191,7 @@ class RealJobs(Part):
         jobspec = parse_jobspec(msgspec.json.encode(job.jobspec))
         job.warning = warning_of(jobspec)
         job.exit_rules = exit_rules_of(jobspec)
-        job.output_limit = limit_of(jobspec, self._output_limit)
+        job.output_limit = size_option(jobspec, LIMIT_OPTION, self._output_limit)
         job.remarks = [warning(each) for each in remarks_of(jobspec)]
         job.input_rules = input_rules(jobspec)
         job.is_unbuffered = is_unbuffered(jobspec)
@@ -192,8 +199,7 @@ class RealJobs(Part):
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
         job.output_paths = told_paths(job.id, jobspec, job.resources, job.ntasks, self._id_form)
-        nodes = {rank: node for node, rank in enumerate(job.resources.ranks)}
-        job.nodes = [nodes[each.rank] for each in placements]
+        job.nodes = [each.node for each in placements]
         job.start = start_request(
             job.id, jobspec, job.resources, placements, self._environment, self._id_form
         )
@@ -221,6 +227,12 @@ class RealJobs(Part):
         """Note that the connection is lost; the client makes another one."""
         self.is_connected = False
         self._outbox.send(Log(Level.WARNING, f"lost the shell host: {reason}"))
+
+    def check_connected(self, job: Job) -> None:
+        """Raise FluxError(EIO) if a request about `job` cannot reach the shell host."""
+        if not self.is_connected:
+            text = f"job {format_fluid(job.id, 'f58')}: there is no connection to its shell host"
+            raise FluxError(Errno.EIO, text)
 
     def postponed(self, notice: Postponed) -> None:
         """Let the job wait: the host lacks something that it needs to start it."""

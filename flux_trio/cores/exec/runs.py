@@ -12,7 +12,7 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.targets import Targets
 from flux_trio.cores.exec.vocabulary import SIGTERM
 from flux_trio.cores.state import Part
-from flux_trio.editions import exec_requests, rfc21
+from flux_trio.editions import rfc21
 from flux_trio.messages import Event, Response
 
 NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
@@ -69,10 +69,6 @@ class Runs(Part):
     def expire(self, job: Job) -> None:
         """End the job: its simulated end, or its time limit, has come."""
         self._kind(job).expire(job)
-
-    def override(self, job: Job, asked: exec_requests.Override) -> None:
-        """Start or end a simulated job on request. Raises FluxError(EINVAL)."""
-        self._simulated.override(job, asked)
 
     def signal(self, job: Job, signum: int) -> None:
         """Send a signal to a job that is RUNNING; any signal ends a simulated job."""

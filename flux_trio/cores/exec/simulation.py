@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import FormatError, parse_duration
+from flux_trio.formats import FormatError, converted, parse_duration
 
 MOCK_TEXTS: Final = {
     "init": "mock initialization exception generated",
@@ -52,15 +52,13 @@ def simulation_of(jobspec: dict[str, Any], simulate: bool) -> Simulation | None:
     test = _get(system, "exec").get("test")
     if test is None and not simulate:
         return None
+    wanted = converted({} if test is None else test, _Test, _PLACE)
     try:
-        wanted = msgspec.convert({} if test is None else test, _Test)
         if wanted.mock_exception not in (None, *MOCK_TEXTS):
             raise FormatError(
                 f"one of {', '.join(MOCK_TEXTS)}", wanted.mock_exception, "mock_exception"
             )
         run_s = None if wanted.run_duration is None else parse_duration(wanted.run_duration)
-    except msgspec.ValidationError as error:
-        raise FormatError.of_msgspec(error).at(_PLACE) from None
     except FormatError as error:
         raise error.at(_PLACE) from None
     until_limit = run_s is None

@@ -39,8 +39,8 @@ import msgspec
 
 from flux_trio.cores.exec.placement import LayoutError, Placement
 from flux_trio.cores.exec.pmi import has_pmi, pmi_values
-from flux_trio.cores.exec.templates import filled_in, has_tags, job_tags, node_tags, task_tags
-from flux_trio.formats import FluidForm, FormatError, Jobspec, ResourceSet, format_fluid
+from flux_trio.cores.exec.templates import filled_in, job_tags, node_tags, task_tags
+from flux_trio.formats import FluidForm, FormatError, Jobspec, ResourceSet, converted, format_fluid
 from flux_trio.shell.protocol import STREAMS, Start, Task, TravelingFile
 
 Affinity: TypeAlias = Literal["on", "off", "per-task"]
@@ -58,7 +58,7 @@ class Affinities(NamedTuple):
 
 
 def affinities_of(jobspec: Jobspec) -> Affinities:
-    """Return the affinities that a jobspec asks for. Raises ValueError."""
+    """Return the affinities that a jobspec asks for. Raises LayoutError."""
     return Affinities(_affinity(jobspec, CPU_AFFINITY), _affinity(jobspec, GPU_AFFINITY))
 
 
@@ -94,7 +94,7 @@ def _affinity(jobspec: Jobspec, option: str) -> Affinity:
         return "on"
     if value not in get_args(Affinity):
         known = ", ".join(get_args(Affinity))
-        raise ValueError(f"{option}: expected one of {known}, got {value!r}")
+        raise LayoutError(f"{option}: expected one of {known}, got {value!r}")
     return cast(Affinity, value)
 
 
@@ -225,12 +225,7 @@ _Limit = Annotated[int, msgspec.Meta(ge=UNLIMITED, le=(1 << 63) - 1)]
 def limits_of(jobspec: Jobspec) -> dict[str, int]:
     """Return the soft limits that a jobspec asks for. Raises FormatError."""
     value = jobspec.attribute(RLIMIT)
-    if value is None:
-        return {}
-    try:
-        limits = msgspec.convert(value, dict[str, _Limit])
-    except msgspec.ValidationError as error:
-        raise FormatError.of_msgspec(error).at(RLIMIT) from None
+    limits = {} if value is None else converted(value, dict[str, _Limit], RLIMIT)
     for name in limits:
         if name not in LIMITS:
             raise FormatError(f"names of limits ({', '.join(LIMITS)})", name, RLIMIT)
@@ -269,10 +264,7 @@ def start_request(
         "FLUX_JOB_SIZE": str(len(placements)),
         "FLUX_JOB_NNODES": str(resources.nnodes),
     }
-    try:
-        affinities = affinities_of(jobspec)
-    except ValueError as error:
-        raise LayoutError(str(error)) from None
+    affinities = affinities_of(jobspec)
     tasks = _bound(affinities, resources, placements)
     command = list(jobspec.tasks[0].command)
     base = environment.get(TMPDIR_VARIABLE)
@@ -288,7 +280,7 @@ def start_request(
     if (path := environment.get(PATH_VARIABLE)) is not None:
         environ[PATH_VARIABLE] = path = f"{path.rstrip('/')}/{name}"
         environ["FLUX_KVS_NAMESPACE"] = f"job-{jobid}"
-        values = pmi_values(path, resources, placements)
+        values = pmi_values(path, [each.node for each in placements])
     cwd, limits = jobspec.cwd or "/", limits_of(jobspec)
     return Start(
         jobid,
@@ -323,10 +315,7 @@ def files_of(jobspec: Jobspec) -> list[TravelingFile]:
         parts = name.split("/")
         if name.startswith("/") or ".." in parts or not all(parts) or "\0" in name:
             raise FormatError("the name of a file below the job's directory", name, FILES)
-        try:
-            file = msgspec.convert(value, _File)
-        except msgspec.ValidationError as error:
-            raise FormatError.of_msgspec(error).at(where) from None
+        file = converted(value, _File, where)
         files.append(TravelingFile(name, _data_of(file, where), file.mode))
     return files
 
@@ -352,22 +341,17 @@ def _bound(
     hosts = resources.hosts
     tasks = []
     for place in placements:
-        taskid, rank, local_id = place
-        ntasks = counts[rank]
-        environ = _of_task(place, hosts[rank])
-        environ |= gpu_environment(affinities.gpus, gpus[rank], local_id, ntasks)
-        bound = bound_cores(affinities.cores, cores[rank], local_id, ntasks)
-        tasks.append(Task(taskid, environ, bound))
+        rank, ntasks = place.rank, counts[place.rank]
+        environ = {
+            "FLUX_TASK_RANK": str(place.taskid),
+            "FLUX_TASK_LOCAL_ID": str(place.local_id),
+            "FLUX_TRIO_RANK": str(rank),
+            "FLUX_TRIO_HOST": hosts[rank],
+        }
+        environ |= gpu_environment(affinities.gpus, gpus[rank], place.local_id, ntasks)
+        bound = bound_cores(affinities.cores, cores[rank], place.local_id, ntasks)
+        tasks.append(Task(place.taskid, environ, bound))
     return tasks
-
-
-def _of_task(place: Placement, host: str) -> dict[str, str]:
-    return {
-        "FLUX_TASK_RANK": str(place.taskid),
-        "FLUX_TASK_LOCAL_ID": str(place.local_id),
-        "FLUX_TRIO_RANK": str(place.rank),
-        "FLUX_TRIO_HOST": host,
-    }
 
 
 def for_broker(command: list[str], tmpdir: str) -> list[str]:
@@ -391,7 +375,7 @@ class _Templates:
         self._tmpdir = tmpdir  # "" if the job has none
         self._files = redirects_of(jobspec)
         command = list(jobspec.tasks[0].command)
-        self._command = for_broker(command, tmpdir) if any(map(has_tags, command)) else []
+        self._command = for_broker(command, tmpdir) if any("{{" in word for word in command) else []
         expand = jobspec.attribute(ENV_EXPAND)
         self._environment = expand if isinstance(expand, dict) else {}
 
@@ -416,8 +400,8 @@ class _Templates:
             for node, rank in enumerate(resources.ranks)
         }
         filled, nchars = list[Task](), 0
-        for task, (taskid, rank, local_id) in zip(tasks, placements, strict=True):
-            tags = {**of_job, **of_node[rank], **task_tags(taskid, local_id)}
+        for task, place in zip(tasks, placements, strict=True):
+            tags = {**of_job, **of_node[place.rank], **task_tags(place.taskid, place.local_id)}
             argv = [filled_in(word, tags) for word in self._command]
             files = {stream: filled_in(path, tags) for stream, path in self._files.items()}
             more = {

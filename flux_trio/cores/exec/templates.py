@@ -20,11 +20,6 @@ _TAG: Final = re.compile(r"\{\{([^{}]+)\}\}")
 Tags: TypeAlias = Mapping[str, str | Callable[[], str]]
 
 
-def has_tags(text: str) -> bool:
-    """Return whether `text` may have tags."""
-    return "{{" in text
-
-
 def job_tags(jobid: int, f58: str, jobspec: Jobspec, ntasks: int, nnodes: int) -> Tags:
     """Return the tags that are the same for all tasks; `f58` is the job id as the job reads it."""
     ids = {

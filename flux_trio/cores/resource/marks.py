@@ -12,7 +12,7 @@ import msgspec
 
 from flux_trio.cores.resource.targets import Hosts
 from flux_trio.cores.state import Part
-from flux_trio.formats import Event, FormatError, Idset
+from flux_trio.formats import Event, Idset, converted
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -51,10 +51,7 @@ class Marks(Part, Generic[ContextT, MarkT]):
         """Fold one event; events with other names change nothing. Raises FormatError."""
         if event.name not in (self.marking, self.clearing):
             return
-        try:
-            context = msgspec.convert(event.context or {}, self._context_type)
-        except msgspec.ValidationError as error:
-            raise FormatError.of_msgspec(error) from None
+        context = converted(event.context or {}, self._context_type)
         if not self._counts(context):
             return
         for target in self._hosts.find(context.idset, context.nodelist):

@@ -220,7 +220,7 @@ class Unfinished(Watcher):
 
     def pause(self) -> None:
         """Compare with the jobs that the execution service knows."""
-        forgotten = self._started - core_of(self.world, "job-exec", ExecCore).kept
+        forgotten = self._started - core_of(self.world, "job-exec", ExecCore).jobs.by_id.keys()
         if forgotten:
             self.found(f"job-exec has forgotten {names_of(forgotten)}, whose end it has not told")
 

@@ -78,7 +78,7 @@ def scheduler_and_manager_agree_on_estimates(world: CoresWorld) -> str:
 @at_each_pause("down")
 def execution_and_resource_agree_on_nodes(world: CoresWorld) -> str:
     """The execution service takes the same nodes for down as the resource service."""
-    known = core_of(world, "job-exec", ExecCore).down
+    known = core_of(world, "job-exec", ExecCore).targets.down
     down = core_of(world, "resource", ResourceCore).down
     return "" if known == down else f"nodes {down or 'none'} are down, for job-exec {known}"
 

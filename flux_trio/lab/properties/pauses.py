@@ -54,12 +54,12 @@ def names_of(jobids: Iterable[int]) -> str:
 @at_each_pause("running")
 def running_jobs_are_in_run(world: CoresWorld) -> str:
     """A job runs only while it is in RUN: it has no fatal exception. None of its nodes is down."""
-    execution = core_of(world, "job-exec", ExecCore)
+    running = core_of(world, "job-exec", ExecCore).jobs.all_running
     manager = core_of(world, "job-manager", JobManagerCore)
     resource = core_of(world, "resource", ResourceCore)
-    for jobid, resources in execution.running.items():
-        name = format_fluid(jobid, "f58")
-        job = manager.get(jobid)
+    for each in running:
+        name, resources = format_fluid(each.id, "f58"), each.resources
+        job = manager.get(each.id)
         if job is None or job.state != JobState.RUN:
             state = "not active" if job is None else f"in {job.state.name}"
             return f"{name} runs, and for the job manager it is {state}"
@@ -74,7 +74,8 @@ def no_job_runs_on_lost_nodes(world: CoresWorld) -> str:
 
     This is about simulated jobs, which end at once.
     """
-    lost = core_of(world, "job-exec", ExecCore).on_lost_targets
+    core = core_of(world, "job-exec", ExecCore)
+    lost = [job.id for job in core.jobs.all_running if core.targets.lost_of(job)]
     return f"{names_of(lost)} runs on nodes that job-exec knows to be down" if lost else ""
 
 
@@ -100,12 +101,15 @@ def all_agree_on_expirations(world: CoresWorld) -> str:
     has moved none of them.
     """
     grants = core_of(world, "sched", SchedCore).schedule.state.grants
+    running = core_of(world, "job-exec", ExecCore).jobs.all_running
     known = {
         "the scheduler": {
             grant.id: 0.0 if math.isinf(grant.end) else grant.end - grant.stepped
             for grant in grants
         },
-        "the execution service": core_of(world, "job-exec", ExecCore).expirations,
+        "the execution service": {
+            job.id: job.expiration for job in running if job.resources is not None
+        },
     }
     manager = core_of(world, "job-manager", JobManagerCore)
     expirations_in_force = manager.expirations
@@ -126,9 +130,10 @@ def all_agree_on_expirations(world: CoresWorld) -> str:
 def no_job_runs_beyond_its_time_limit(world: CoresWorld) -> str:
     """The execution service ends a job when its time limit has come, whoever else is away."""
     now = world.now - world.stations["job-exec"].stepped  # of that it was not told yet
-    for jobid, end in core_of(world, "job-exec", ExecCore).ends.items():
-        if end < now - LATE_S:
-            return f"{format_fluid(jobid, 'f58')} runs, and its time limit was at {end:f}"
+    for job in core_of(world, "job-exec", ExecCore).jobs.all_running:
+        if job.expiration and job.ends_at < now - LATE_S:
+            name = format_fluid(job.id, "f58")
+            return f"{name} runs, and its time limit was at {job.ends_at:f}"
     return ""
 
 
