@@ -31,6 +31,8 @@ ENVIRONMENT: Final = "the job's environment"
 class Preparing(Part):
     """Reads the values of a job, then lets it begin; with `simulate` every job is simulated."""
 
+    _wait_s: float
+
     def __init__(
         self,
         outbox: ExecOutbox,
