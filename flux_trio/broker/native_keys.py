@@ -60,6 +60,7 @@ ASKED: Final[Mapping[str, type[msgspec.Struct]]] = {
     "config.get": configuration.Get,
     "config.load": AnyKeys,
     "config.reload": NoKeys,
+    "content.mmap-remove": native_services.Mapped,
     "event.publish": native_services.Publish,
     "event.subscribe": door_topics.Topic,
     "event.unsubscribe": door_topics.Topic,

@@ -81,6 +81,12 @@ class Publish(msgspec.Struct):
     payload: str | None = None
 
 
+class Mapped(msgspec.Struct):
+    """content.mmap-remove, of `flux archive remove`: files that the content store looks up."""
+
+    tag: str  # of the files
+
+
 class Monitor(msgspec.Struct):
     """state-machine.monitor: the stream ends when the state is `final`."""
 
@@ -109,6 +115,7 @@ class NativeServices:
             "state-machine.wait": self._wait,
             "groups.get": self._group,
             "event.publish": self._publish,
+            "content.mmap-remove": self._unmap,
         }
 
     async def run(
@@ -135,12 +142,12 @@ class NativeServices:
     def _serve(self, handle: Handle, request: Request) -> None:
         service = service_of(request.topic)
         try:
-            if service in LEFT_OUT:
+            method = self._methods.get(request.topic)
+            if service in LEFT_OUT and method is None:
                 raise FluxError(Errno.ENOSYS, f"{request.topic}: {LEFT_OUT[service]}")
             if request.topic == "state-machine.monitor":
                 self._monitor(handle, request)
             else:
-                method = self._methods.get(request.topic)
                 if method is None:
                     raise unknown_method(service, request.topic.partition(".")[2])
                 handle.answer(respond(request, method(request)))
@@ -203,6 +210,12 @@ class NativeServices:
         last = self._ranks - 1
         online = f"0-{last}" if last > 0 else "0"
         return {"members": online if name == "broker.online" else ""}
+
+    def _unmap(self, request: Request) -> Payload:
+        """Forget mapped files: there are none, which is no error in flux-core either."""
+        check_owner(request)
+        expect_payload(request, Mapped)
+        return None
 
     def _publish(self, request: Request) -> Payload:
         wanted = expect_payload(request, Publish)

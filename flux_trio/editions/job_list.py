@@ -189,7 +189,7 @@ def check_attrs(attrs: Sequence[str]) -> None:
     """Raise FluxError(EINVAL) for a key that no row has."""
     unknown = [name for name in attrs if name != _ALL and name not in ATTRIBUTES]
     if unknown:
-        raise FluxError(Errno.EINVAL, f"attrs: {unknown[0]} is not a valid attribute")
+        raise FluxError(Errno.EINVAL, f"{unknown[0]} is not a valid attribute")
 
 
 def chosen(listed: Row, attrs: Sequence[str]) -> Row:

@@ -99,8 +99,8 @@ class PriorityContext(msgspec.Struct):
 
 
 class UrgencyContext(msgspec.Struct):
-    urgency: Urgency
     userid: int
+    urgency: Urgency
 
 
 class Alloc(msgspec.Struct):

@@ -60,6 +60,7 @@ from flux_trio.trace import Kind
 
 REMOVED: Final = "removed"
 """In the trace, the hook of a call of `Plugin.removed` that has failed."""
+BUILTIN: Final = "builtin"  # the path of a plugin that is not of a file, as of a module
 RECOUNT_S: Final = 60.0
 RECOUNT_JOBS_MAX: Final = 1000  # about 5 ms
 ALL: Final = "all"  # as a pattern: every plugin that is not builtin
@@ -267,7 +268,8 @@ class PluginHost(Dispatcher):
             error = unfit
         if error is not None:
             raise PluginError(f"plugin {name} failed in {QUERY}: {describe(error)}")
-        found |= {"name": loaded.name, "path": loaded.path, "hooks": loaded.statistics()}
+        path = loaded.path or BUILTIN
+        found |= {"name": loaded.name, "path": path, "hooks": loaded.statistics()}
         return found | ({"counters": counters} if counters else {})
 
     async def explain(self, view: JobView) -> list[PluginReason]:

@@ -113,6 +113,13 @@ async def test_an_event_is_published_as_its_sender(broker: Broker) -> None:
         assert refused.value.errnum == Errno.EPROTO
 
 
+async def test_no_files_are_mapped_so_that_an_archive_can_be_removed(broker: Broker) -> None:
+    assert await broker.ask("content.mmap-remove", {"tag": "main"}) == {}
+    with pytest.raises(FluxError, match="no content store") as refused:
+        await broker.ask("content.mmap-add", {"tag": "main"})
+    assert refused.value.errnum == Errno.ENOSYS
+
+
 @pytest.mark.parametrize("topic", ["overlay.health", "rexec.exec", "content.load", "cron.list"])
 async def test_what_is_left_out_says_so(broker: Broker, topic: str) -> None:
     with pytest.raises(FluxError, match=f"{topic}: (one broker|no processes|the kvs|there is no)"):

@@ -183,7 +183,7 @@ def test_a_row_has_what_is_asked_for_in_that_order(listed: ListedJobs) -> None:
 def test_a_key_that_no_row_has_is_named(
     listed: ListedJobs, topic: str, payload: dict[str, Any]
 ) -> None:
-    error = (Errno.EINVAL, "attrs: colour is not a valid attribute")
+    error = (Errno.EINVAL, "colour is not a valid attribute")
     assert listed.ask(topic, {**payload, "attrs": ["name", "colour"]}) == [error]
 
 

@@ -458,6 +458,12 @@ class TestWatches:
         assert len(kvs(commit(op("b", val("1"))))) == 1
         assert (9, Errno.ENOENT, "a: no such key") in kvs(commit(op("a", None)))
 
+    def test_a_commit_that_comes_with_the_watch_is_told_once(self, kvs: FluxKvs) -> None:
+        told = kvs(watch("a", WATCH | WAITCREATE), commit(op("a", val("1"))))
+        assert [each for each in told if each[0] == 9] == [(9, 0, {"val": val("1")})]
+        told = kvs(commit(op("a", val("2"))))
+        assert [each for each in told if each[0] == 9] == [(9, 0, {"val": val("2")})]
+
     @pytest.mark.parametrize("flag", [64, 128])
     def test_only_another_value_is_told(self, kvs: FluxKvs, flag: int) -> None:
         kvs.put("a", "1")

@@ -109,6 +109,11 @@ async def test_query_tells_the_plugins_data_and_what_its_hooks_took() -> None:
         assert took["max"] <= took["total"]
 
 
+async def test_plugin_that_is_of_no_file_has_the_path_of_a_builtin_module() -> None:
+    async with rig(Serves()) as r:
+        assert (await r.host.query("serves"))["path"] == "builtin"
+
+
 async def test_query_that_fails_says_why() -> None:
     async with rig(handling("plugin.query", lambda: 3), Serves()) as r:
         with pytest.raises(PluginError, match=r"plugin a failed in plugin\.query: expected a dict"):

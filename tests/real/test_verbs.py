@@ -13,6 +13,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.real.verbs.comparing import CommandResult, differences, read
 from tests.support.real_flux import NEEDS_FLUX, REAL
 
@@ -45,6 +47,7 @@ def played(command: list[str], **environ: str) -> list[tuple[str, CommandResult]
     return read(iter(done.stdout.splitlines()))
 
 
+@pytest.mark.timeout(2 * STORY_S_MAX)
 def test_each_difference_is_listed_and_no_other(tmp_path: Path) -> None:
     core = played(["flux", "start", "-s", NODES, *PLAYING])
     config = tmp_path / "current.toml"

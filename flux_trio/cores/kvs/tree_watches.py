@@ -47,8 +47,7 @@ class TreeWatch(KeyStream):
 
     place: Place
     flags: int
-    reading: bool = False  # a read is under way
-    behind: bool = False  # a commit came meanwhile
+    reading: bool = False  # a read is under way, which comes after all commits until its answer
     responded: bool = False
     is_replaced: bool = False  # a put wrote the key since the last response
     sent: int = 0  # characters that were sent of a value that is appended to
@@ -138,7 +137,7 @@ class TreeWatches(Part):
         reads = []
         for watch in due:
             if self._open.is_open(watch):
-                watch.reading, watch.behind = True, False
+                watch.reading = True
                 asked = self._namespaces.asked(watch.place, watch.flags)
                 reads.append(
                     TreeRead(watch.request, [asked], watch.place, watch.flags, watch.stream)
@@ -183,9 +182,8 @@ class TreeWatches(Part):
                 self._end(watch, Errno.ENOTSUP, text)
 
     def _read_again(self, watch: TreeWatch) -> None:
-        if watch.reading:
-            watch.behind = True
-        elif watch not in self._due:
+        """Read it in the next round, unless a read is under way: a round reads after it commits."""
+        if not watch.reading and watch not in self._due:
             self._due.append(watch)
 
     def read(self, read: TreeRead, found: TreeFound) -> None:
@@ -195,10 +193,8 @@ class TreeWatches(Part):
         if watch is None or watch.request is not read.request:
             return
         watch.reading = False
-        if watch.behind:
-            self._due.append(watch)
         self._take(watch, found)
-        if watch.gone and not watch.behind and self._open.is_open(watch):
+        if watch.gone and self._open.is_open(watch):
             self._end(watch, Errno.ENOTSUP, watch.gone)
 
     def _take(self, watch: TreeWatch, found: TreeFound) -> None:

@@ -174,7 +174,7 @@ class Control(Part):
             self._ledger.send(answer)
             return
         self._ledger.check_room()
-        context = rfc21.write(rfc21.UrgencyContext(payload.urgency, request.userid))
+        context = rfc21.write(rfc21.UrgencyContext(request.userid, payload.urgency))
         self._limits.check_event(request, job, event_bytes(context))
         self._ledger.log(job, JobEvent.URGENCY, context, answer)
 
