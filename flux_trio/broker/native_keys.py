@@ -155,7 +155,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "resource.topo-get": "there is no hwloc here: a broker in a job looks at the machine itself",
     "rexec.exec": "no processes are run outside of jobs: submit a job",
     "runat.push": "the command of an instance is its only program",
-    "shutdown.start": "an instance ends with `flux-trio shutdown`, or with its command",
+    "shutdown.start": "an instance ends with its command, or by SIGTERM",
     f"{SHELL}.terminus": "there are no pseudo terminals",
 }
 """What programs of flux-core 0.88 ask and do not get, and why: it is answered with ENOSYS.
