@@ -11,18 +11,20 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import _lru_cache_wrapper, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import trio
 
-from flux_trio.broker import NativeShared, serve_connection, serve_native_connection
+from flux_trio.broker import LogEntry, NativeShared, serve_connection, serve_native_connection
+from flux_trio.config import Config
 from flux_trio.instance import Instance
 from flux_trio.messages import (
     ROLE_OWNER,
     ROLE_USER,
+    USERID_UNKNOWN,
     Event,
     Flag,
     Level,
@@ -33,6 +35,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.messages.codec import decode_frame, encode
+from flux_trio.protocols import ACTIVE
 from flux_trio.testing import simulated_instance
 from flux_trio.transports import (
     Connection,
@@ -50,6 +53,8 @@ from tests.support.roles import ASKED, JOB_SPEC, LONG_SPEC
 OWNER: Final = 1000
 GUEST: Final = 2001
 BATCH: Final = 200  # cases of one connection
+OBJECTS_MAX: Final = 80  # more after as many connections again; caches of the interpreter
+SETTLED_S: Final = 30.0  # of the virtual clock: canceled jobs are over
 GROWTH_BYTES_MAX: Final = 256 * 1024  # of the codec: caches of the interpreter, and no more
 UPGRADE: Final = (
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -204,6 +209,50 @@ async def fuzz_services(source: Random, count: int) -> Counter[str]:
             _check_whole(instance, modules, batch)
         await _check_served(instance)
     return seen
+
+
+async def check_instance_does_not_grow(source: Random, count: int) -> None:
+    """As many connections again, at the native door, leave no objects behind. Raises Finding."""
+    async with simulated_instance(config=Config(edition="current")) as instance:
+        await _play_and_forget(instance, source, count)
+        before = _objects()
+        await _play_and_forget(instance, source, count)
+        more = _objects() - before
+    if more.total() > OBJECTS_MAX:
+        raise Finding(f"{count} connections leave {more.total()} objects: {more.most_common(9)}")
+
+
+async def _play_and_forget(instance: Instance, source: Random, count: int) -> None:
+    """Serve `count` connections, then end and forget their jobs."""
+    shared = NativeShared(instance.router, instance.write_log, 4)
+    native_door = partial(serve_native_connection, shared=shared)
+    who = Credentials(OWNER, ROLE_OWNER, "fuzz")
+    jobs = await _submit_two(instance)
+    for _ in range(count):
+        batch = through_routers(source, list(requests(source, BATCH // 2, jobs, OWNER)), OWNER)
+        await _ask(instance, native_door, who, batch)
+    cancel = {"userid": USERID_UNKNOWN, "states": ACTIVE, "severity": 0, "type": "cancel"}
+    async with instance.connect() as handle:
+        await handle.call(topics.LIST_UNPAUSE)
+        await handle.call(topics.JOB_RAISEALL, {**cancel, "dry_run": False})
+        await trio.sleep(SETTLED_S)
+        while (await handle.call(topics.JOB_PURGE, {"num_limit": 0, "force": True}))["count"]:
+            pass
+    await trio.sleep(SETTLED_S)
+
+
+def _objects() -> Counter[str]:
+    """How many objects of each type there are, without those of which there is a bounded number.
+
+    These are caches, lines of the log, and the deadlines that Trio forgets by the thousand.
+    """
+    for each in gc.get_objects():
+        if isinstance(each, _lru_cache_wrapper) and each.__module__.startswith("flux_trio"):
+            each.cache_clear()
+    gc.collect()
+    bounded = {LogEntry.__name__, trio.CancelScope.__name__, tuple.__name__}
+    names = (type(each).__name__ for each in gc.get_objects())
+    return Counter(name for name in names if name not in bounded)
 
 
 async def _submit_two(instance: Instance) -> tuple[int, int]:

@@ -22,12 +22,14 @@ from tests.fuzz.__main__ import ROUND, shares
 from tests.fuzz.at_socket import fuzz_socket
 from tests.fuzz.run import (
     check_codec_does_not_grow,
+    check_instance_does_not_grow,
     fuzz_codec,
     fuzz_door,
     fuzz_native,
     fuzz_native_door,
     fuzz_services,
 )
+from tests.support import reborn
 
 CODEC, SERVICES, DOOR = shares(ROUND)
 SEED = 20_000
@@ -68,6 +70,13 @@ async def test_payloads_are_answered_and_no_service_ends(
     seen = await fuzz_services(Random(SEED), SERVICES)
     assert seen["0"] > SERVICES // 20
     assert {"1", "2", "22", "71"} <= set(seen)  # EPERM ENOENT EINVAL EPROTO
+
+
+@pytest.mark.skipif(reborn.is_on, reason="bytes in a request that is held are no JSON")
+async def test_connections_of_the_native_door_leave_nothing_behind(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await check_instance_does_not_grow(Random(SEED), 40)
 
 
 async def test_bytes_at_the_door_end_their_own_connection(tmp_path: Path) -> None:
