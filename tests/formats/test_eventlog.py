@@ -107,10 +107,10 @@ def test_a_write_is_of_one_event_or_more() -> None:
     assert parse_eventlog("") == []
 
 
-@pytest.mark.parametrize("timestamp", ["0", "-1", '"1"', "null", "true", "1e999", "NaN"])
+@pytest.mark.parametrize("timestamp", ["0", "-1", '"1"', "null", "true", "1e999"])
 def test_a_timestamp_is_a_number_above_zero(timestamp: str) -> None:
     """18.format.6: seconds since the epoch."""
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match=r"^timestamp: expected"):
         parse_event(f'{{"timestamp":{timestamp},"name":"a"}}')
 
 
@@ -165,7 +165,13 @@ def test_other_keys_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "x", pytest.param('{"timestamp":1,"name":"\ud800"}', id="lone surrogate")]
+    "line",
+    [
+        "",
+        "x",
+        '{"timestamp":NaN,"name":"a"}',
+        pytest.param('{"timestamp":1,"name":"\ud800"}', id="lone surrogate"),
+    ],
 )
 def test_other_text_is_refused(line: str) -> None:
     with pytest.raises(FormatError):

@@ -281,7 +281,7 @@ def test_r_that_is_no_allocation_has_no_nslots() -> None:
     assert inventory.nslots is None
     assert "nslots" not in str(inventory.to_json())
     assert "'nslots': 2" in str(inventory.with_nslots(2).to_json())
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="nslots: expected an integer of at least 1, got 0"):
         inventory.with_nslots(0)
 
 
@@ -374,7 +374,7 @@ def test_expiration_is_after_starttime(expiration: float) -> None:
     assert text == f"execution.expiration: {expected}"
     assert ResourceSet.parse(r_object(starttime=0, expiration=expiration)).expiration == expiration
     assert ResourceSet.parse(r_object(starttime=10, expiration=0)).starttime == 10
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match=expected):
         ResourceSet.parse(r_object()).with_times(10.0, expiration)
 
 

@@ -113,7 +113,7 @@ def test_what_is_not_toml_is_refused():
 
 
 def test_an_empty_reason_is_refused():
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="expected str of length >= 1"):
         parse_reasons('"27.alloc.1" = ""')
 
 

@@ -111,7 +111,7 @@ def test_unknown_keys_are_left_alone_unless_the_context_is_to_be_empty():
     job = replay(1, [*running(), event("finish", status=9, mood="good")])
     assert (job.state, job.status) == (JobState.CLEANUP, 9)
     for name in ("start", "free", "clean"):
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError, match="got the key mood"):
             check_context(event(name, mood="good"))
 
 
