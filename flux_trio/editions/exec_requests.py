@@ -9,9 +9,14 @@ import msgspec
 
 from flux_trio.editions import rfc24
 from flux_trio.editions.codec import codec
-from flux_trio.formats import taskmap_blocks
+from flux_trio.formats import FormatError, format_fluid, parse_fluid, taskmap_blocks
 from flux_trio.formats.meanings import JobId, Time
 from flux_trio.messages import Errno, FluxError, Request, expect_payload
+
+STDIN_METHOD: Final = "stdin"
+PROCTABLE_METHOD: Final = "proctable"
+SHELL_SERVICE: Final = "-shell-"
+"""Between a userid and a job id: the service by which Flux's own programs reach a job's shell."""
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -123,6 +128,23 @@ def taskmap(nodes: Sequence[int]) -> dict[str, Any]:
 def stdin(service: str) -> dict[str, Any]:
     """The value of a jobspec's option: standard input is what commands send, or else a file."""
     return {"type": service}
+
+
+def shell_service(userid: int, jobid: JobId) -> str:
+    """Return the name of the service that takes a job's standard input."""
+    return f"{userid}{SHELL_SERVICE}{format_fluid(jobid, 'f58plain')}"
+
+
+def job_of_shell(topic: str) -> JobId | None:
+    """Return the job whose shell a request is for; None for a request that is not served."""
+    service, _, method = topic.partition(".")
+    _, is_shell, jobid = service.partition(SHELL_SERVICE)
+    if not is_shell or method not in (STDIN_METHOD, PROCTABLE_METHOD):
+        return None
+    try:
+        return parse_fluid(jobid)
+    except FormatError:
+        return None
 
 
 def input_in(jobid: JobId, message: Request) -> Input:

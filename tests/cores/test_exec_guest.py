@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from flux_trio.cores.exec.calls import POLL
-from flux_trio.cores.exec.guest import GuestSettings, job_of_shell, with_input
+from flux_trio.cores.exec.guest import GuestSettings
+from flux_trio.cores.exec.input_options import with_input
 from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX, WAITING_BYTES_MAX
 from flux_trio.cores.exec.vocabulary import ShellLost
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.editions import CLASSIC, CURRENT
+from flux_trio.editions.exec_requests import job_of_shell
 from flux_trio.formats import format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Errno, Request, Response
 from flux_trio.shell.protocol import (

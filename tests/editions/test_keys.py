@@ -15,7 +15,16 @@ from flux_trio.editions import Codec, rfc21, rfc24, rfc27, rfc28, rfc32, rfc33
 
 LOOK_UPS = ("get", "pop", "setdefault")
 SENDERS = ("respond", "respond_stream", "Request", "Response", "EventMessage", "ask", "call")
-CONVERTERS = ("expect_payload", "convert", "decode", "asdict", "to_builtins", "Decoder", "codec")
+CONVERTERS = (
+    "expect_payload",
+    "convert",
+    "converted",
+    "decode",
+    "asdict",
+    "to_builtins",
+    "Decoder",
+    "codec",
+)
 
 
 def keys_of(modules: Iterable[ModuleType]) -> frozenset[str]:
@@ -318,6 +327,7 @@ def test_keys_of_the_rfcs_are_known() -> None:
         'jobid = getattr(payload, "id")',
         "class Named(msgspec.Struct):\n    id: int\nexpect_payload(request, Named)",
         'class Named(Struct):\n    job: int = field(name="id")\nmsgspec.convert({}, list[Named])',
+        "class Named(Struct):\n    id: int\nconverted({}, Named)",
         "class In(Struct):\n    id: int\nclass Out(Struct):\n    x: In\nasdict(Out(In(1)))",
         "class Named(TypedDict):\n    id: int",
         'match payload:\n    case {"id": jobid}: pass',

@@ -3,7 +3,8 @@
 RFC 32 passes as it is, and so do a job's guest namespace and its standard input. These are in other
 shapes on the two sides:
 
-- The environment is in J there, the signed jobspec; here it is in the jobspec.
+- The environment is in J there, the signed jobspec; here it is in the jobspec. What flux-core's
+  shell does with each job is added: its variables, and input that commands send.
 - A lookup reads one key there, and as many as are asked for here.
 - Services are named by service.add there, by broker.register here.
 - Signals come as the event shell-<id>.kill there, as <service>.kill here.
@@ -16,12 +17,12 @@ which nodes are down. The last one has no meaning for jobs whose processes are a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from flux_trio.attach.bridge import Bridge, Forwarded
-from flux_trio.attach.exec.jobspecs import jobspec_in, left_out_of
 from flux_trio.attach.exec.journal import Journal
 from flux_trio.attach.exec.leftovers import (
     LEFTOVERS,
@@ -38,12 +39,15 @@ from flux_trio.editions import kvs as our_kvs
 from flux_trio.formats import (
     FluidForm,
     FormatError,
+    apply_update,
     format_fluid,
     job_directory_of,
     job_key,
     parse_fluid,
+    parse_jobspec,
 )
 from flux_trio.formats.meanings import JobId
+from flux_trio.formats.signed_jobspec import content
 from flux_trio.messages import (
     ROLE_OWNER,
     Errno,
@@ -58,6 +62,11 @@ from flux_trio.messages import (
 )
 
 SHELL_EVENTS: Final = "shell-"
+ENVIRONMENT: Final = "attributes.system.environment"
+REMOVED: Final = "FLUX_PROXY_REMOTE"
+"""A variable that says how the user has reached the instance: jobs reach it by FLUX_URI."""
+
+_WHO: Final = "flux-trio attach exec"
 _NAMES: Final = {topics.BROKER_REGISTER: "service.add", topics.BROKER_UNREGISTER: "service.remove"}
 
 
@@ -238,6 +247,38 @@ class ExecBridge(Bridge[SpecRead | NamespacesListed | Acknowledged]):
                 self._leftovers.read(jobid, found)
             case _:
                 super().values_read(to, values)
+
+
+# Jobspecs
+
+
+def left_out_of(jobspec: dict[str, Any]) -> str:
+    """Return a sentence about what a job needs and does not get here; "" if it needs no such thing.
+
+    Without it the job would wait for ever, or do something else with exit code 0.
+    """
+    try:
+        parsed = parse_jobspec(msgspec.json.encode(jobspec))
+    except FormatError:
+        return ""  # the core says what is wrong with it
+    command = parsed.tasks[0].command
+    if len(command) > 1 and (Path(command[0]).name, command[1]) == ("flux", "broker"):
+        return f"{_WHO} runs no instances as jobs (flux batch, flux alloc): their brokers need PMI"
+    if files := parsed.attribute("system.files"):
+        names = ", ".join(files) if isinstance(files, dict) else files
+        return f"{_WHO} brings no files to a job: {names!s:.80}"
+    if parsed.attribute("system.shell.options.pty"):
+        return f"{_WHO} gives tasks no pseudo terminal"
+    return ""
+
+
+def jobspec_in(j: str, more: Mapping[str, str]) -> str:
+    """Return the jobspec in J, with `more` in its environment. Raises FormatError."""
+    jobspec = parse_jobspec(content(j))
+    environment = {**jobspec.environment, **more}
+    environment.pop(REMOVED, None)
+    json = apply_update(jobspec.to_json(), ENVIRONMENT, environment)
+    return msgspec.json.encode(json).decode()
 
 
 _REFUSALS: Final[Mapping[int, str]] = {

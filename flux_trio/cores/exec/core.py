@@ -56,13 +56,7 @@ from flux_trio.cores.exec.calls import (
 )
 from flux_trio.cores.exec.copying import Copies
 from flux_trio.cores.exec.ending import Ends
-from flux_trio.cores.exec.guest import (
-    PROCTABLE_METHOD,
-    SHELL_SERVICE,
-    Guests,
-    GuestSettings,
-    job_of_shell,
-)
+from flux_trio.cores.exec.guest import Guests, GuestSettings
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.inputs import Inputs
 from flux_trio.cores.exec.job import Job, Jobs, Phase
@@ -209,7 +203,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._outbox.now = now
         for item in inputs:
             match item:
-                case Request() if SHELL_SERVICE in item.topic:
+                case Request() if exec_requests.SHELL_SERVICE in item.topic:
                     self._asked_of_shell(item)
                 case Request():
                     self._outbox.send(self._methods.call(item))
@@ -368,11 +362,11 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _asked_of_shell(self, request: Request) -> None:
         """Take standard input, or tell processes, as Flux's own programs ask the job's shell."""
         try:
-            jobid = job_of_shell(request.topic)
+            jobid = exec_requests.job_of_shell(request.topic)
             if jobid is None or self.jobs.get(jobid) is None:
                 service, _, method = request.topic.partition(".")
                 raise unknown_method(service, method)
-            if request.topic.endswith(f".{PROCTABLE_METHOD}"):
+            if request.topic.endswith(f".{exec_requests.PROCTABLE_METHOD}"):
                 self._process_tables.ask(request, jobid)
                 return
             payload = exec_requests.input_in(jobid, request)

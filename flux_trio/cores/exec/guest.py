@@ -30,30 +30,22 @@ commit at the end, or earlier if somebody reads the output.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox, GuestCall, GuestStep, GuestsWritten
 from flux_trio.cores.exec.copying import Copies
 from flux_trio.cores.exec.guest_contents import EXEC_LOG, PLACES, Contents
 from flux_trio.cores.exec.input_log import InputLog
+from flux_trio.cores.exec.input_options import with_input
 from flux_trio.cores.exec.job import Copying, GuestNamespace, Job, Jobs, Phase
+from flux_trio.cores.exec.output import log_begins
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.kvs_calls import check, commit_ops, commit_values, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import exec_requests, flux_kvs, rfc21
 from flux_trio.editions.kvs import Guest
-from flux_trio.formats import (
-    FormatError,
-    apply_update,
-    format_fluid,
-    job_key,
-    parse_fluid,
-    treeobj,
-    value_at,
-)
+from flux_trio.formats import FormatError, format_fluid, job_key, treeobj
 from flux_trio.formats.meanings import JobId, JsonObject, KvsOp
 from flux_trio.messages import Errno, Flag, FluxError, Level, Payload, Request, Response, topics
 from flux_trio.protocols.guest_namespace import (
@@ -62,41 +54,6 @@ from flux_trio.protocols.guest_namespace import (
     NamespaceState,
     NamespaceStates,
 )
-
-STDIN: Final = "attributes.system.shell.options.input.stdin"
-STDIN_METHOD: Final = "stdin"
-PROCTABLE_METHOD: Final = "proctable"
-SHELL_SERVICE: Final = "-shell-"
-
-
-def with_input(jobspec: JsonObject) -> JsonObject:
-    """Return the jobspec with flux-core's default: tasks read what commands send.
-
-    A jobspec that has no room for it is returned as it is; the service says what is wrong with it.
-    """
-    try:
-        if value_at(jobspec, STDIN) is None:
-            return apply_update(jobspec, STDIN, exec_requests.stdin("service"))
-    except FormatError:
-        pass
-    return jobspec
-
-
-def shell_service(job: Job) -> str:
-    """Return the name of the service that takes the job's standard input."""
-    return f"{job.userid}{SHELL_SERVICE}{format_fluid(job.id, 'f58plain')}"
-
-
-def job_of_shell(topic: str) -> JobId | None:
-    """Return the job whose shell a request is for; None for a request that is not served."""
-    service, _, method = topic.partition(".")
-    _, is_shell, jobid = service.partition(SHELL_SERVICE)
-    if not is_shell or method not in (STDIN_METHOD, PROCTABLE_METHOD):
-        return None
-    try:
-        return parse_fluid(jobid)
-    except FormatError:
-        return None
 
 
 class GuestSettings(msgspec.Struct, frozen=True):
@@ -309,10 +266,14 @@ class Guests(Part):
         guest.is_starting = False
         assert job.resources is not None
         shell = exec_requests.ShellInit(
-            shell_service(job), self._leader(job), len(job.resources.ranks)
+            exec_requests.shell_service(job.userid, job.id),
+            self._leader(job),
+            len(job.resources.ranks),
         )
         job.contents.add(self._outbox.now, "shell.init", msgspec.to_builtins(shell))
-        self._outbox.send(_named(topics.BROKER_REGISTER, shell_service(job)))
+        self._outbox.send(
+            _named(topics.BROKER_REGISTER, exec_requests.shell_service(job.userid, job.id))
+        )
         self._begin_log(job, guest)
 
     def _begin_log(self, job: Job, guest: GuestNamespace) -> None:
@@ -320,7 +281,9 @@ class Guests(Part):
         now, contents = self._outbox.now, job.contents
         contents.limit = job.output_limit
         if "shell.start" not in contents.names:
-            contents.output += job.output_begins(now)
+            contents.output += log_begins(
+                now, job.ntasks, job.output_paths, job.remarks, is_unbuffered=job.is_unbuffered
+            )
             taskmap = None
             if self._settings.is_named:
                 contents.more += self._inputs.begins(job)
@@ -376,7 +339,9 @@ class Guests(Part):
         else:
             self._write_end(job)
         if guest.has_started and self._settings.is_named:
-            self._outbox.send(_named(topics.BROKER_UNREGISTER, shell_service(job)))
+            self._outbox.send(
+                _named(topics.BROKER_UNREGISTER, exec_requests.shell_service(job.userid, job.id))
+            )
         self._go_on(job, guest)
 
     def forget(self, job: Job) -> None:
@@ -416,7 +381,7 @@ class Guests(Part):
             return
         elif state is _S.FURNISHING:
             self.states.step(job.id, _E.WRITTEN)
-            self._link(job)
+            self._put(job, GuestStep.LINK, treeobj.link(flux_kvs.namespace_of(job.id)))
         elif state is _S.ENDING:
             self._end(job)
         elif state is _S.OPEN and is_whole:
@@ -433,17 +398,11 @@ class Guests(Part):
         """Move the content, all of which is written, to its place; it may be there already."""
         if self._settings.is_stored:
             self.states.step(job.id, _E.WRITTEN)
-            self._move(job)
+            asked = flux_kvs.GET_ROOT.write(flux_kvs.GetRoot(flux_kvs.namespace_of(job.id)))
+            self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
         else:
             self.states.step(job.id, _E.IN_PLACE)
             self._starts.let_go(job)
-
-    def _link(self, job: Job) -> None:
-        self._put(job, GuestStep.LINK, treeobj.link(flux_kvs.namespace_of(job.id)))
-
-    def _move(self, job: Job) -> None:
-        asked = flux_kvs.GET_ROOT.write(flux_kvs.GetRoot(flux_kvs.namespace_of(job.id)))
-        self._ask(job, GuestStep.ROOT, topics.KVS_GETROOT, asked)
 
     def _write(self, job: Job, guest: GuestNamespace) -> bool:
         """Write what waits; return whether there was anything.

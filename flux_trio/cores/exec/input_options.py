@@ -8,8 +8,9 @@ import msgspec
 
 from flux_trio.cores.exec.output import size_option
 from flux_trio.cores.exec.placement import LayoutError
-from flux_trio.editions import rfc24
-from flux_trio.formats import FormatError, Jobspec, format_size
+from flux_trio.editions import exec_requests, rfc24
+from flux_trio.formats import FormatError, Jobspec, apply_update, format_size, value_at
+from flux_trio.formats.meanings import JsonObject
 from flux_trio.messages import Level
 
 LIMIT_MAX: Final = 32 << 20
@@ -17,6 +18,7 @@ LIMIT: Final = 10 << 20
 BATCH_S: Final = 0.5
 
 _OPTIONS: Final = "system.shell.options"
+_STDIN: Final = f"attributes.{_OPTIONS}.input.stdin"
 _LIMIT: Final = f"{_OPTIONS}.input.limit"
 
 
@@ -37,6 +39,19 @@ def input_rules(jobspec: Jobspec) -> InputRules:
     if not isinstance(batch_s, int | float) or isinstance(batch_s, bool) or not batch_s >= 0:
         raise LayoutError(f"invalid input.batch-timeout option: expected seconds, got {batch_s!r}")
     return InputRules(nbytes, float(batch_s))
+
+
+def with_input(jobspec: JsonObject) -> JsonObject:
+    """Return the jobspec with flux-core's default: tasks read what commands send.
+
+    A jobspec that has no room for it is returned as it is; the service says what is wrong with it.
+    """
+    try:
+        if value_at(jobspec, _STDIN) is None:
+            return apply_update(jobspec, _STDIN, exec_requests.stdin("service"))
+    except FormatError:
+        pass
+    return jobspec
 
 
 def input_remarks(verbose: object, rules: InputRules) -> list[rfc24.Message]:

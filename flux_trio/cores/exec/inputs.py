@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.exec.calls import ExecOutbox
-from flux_trio.cores.exec.guest import job_of_shell
 from flux_trio.cores.exec.input_log import InputLog
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.real import RealJobs
@@ -135,9 +134,11 @@ class Inputs(Part):
         self._write_next(notice.id)
         if request is not None and notice.refusal:
             # Flux's own programs fail of another error, even if they only tell the end of the input
-            errnum = Errno.EIO if job_of_shell(request.topic) is None else Errno.ENOSYS
+            errnum = (
+                Errno.EIO if exec_requests.job_of_shell(request.topic) is None else Errno.ENOSYS
+            )
             self._outbox.send(respond_error(request, errnum, notice.refusal))
-        elif request is not None and job_of_shell(request.topic) is not None:
+        elif request is not None and exec_requests.job_of_shell(request.topic) is not None:
             self._outbox.send(respond(request))
         elif request is not None:
             taken = exec_requests.INPUT_TAKEN.write(exec_requests.InputTaken(notice.open))

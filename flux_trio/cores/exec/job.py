@@ -11,7 +11,6 @@ import msgspec
 from flux_trio.cores.exec.exits import ExitRules, WarningSignal
 from flux_trio.cores.exec.guest_contents import Contents
 from flux_trio.cores.exec.input_options import InputRules
-from flux_trio.cores.exec.output import log_begins
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog
@@ -130,12 +129,6 @@ class Job(msgspec.Struct, eq=False):
         since then, the durations stay the same.
         """
         return self.expiration + self.stepped if self.expiration else 0.0
-
-    def output_begins(self, now: float) -> list[Event]:
-        """Return the first events of the log of the output, once the job was laid out."""
-        return log_begins(
-            now, self.ntasks, self.output_paths, self.remarks, is_unbuffered=self.is_unbuffered
-        )
 
     def read_environment(self, text: str) -> None:
         """Take the environment of the tasks from the stored jobspec. Raises FormatError.

@@ -57,11 +57,6 @@ class Affinities(NamedTuple):
     gpus: Affinity
 
 
-def affinities_of(jobspec: Jobspec) -> Affinities:
-    """Return the affinities that a jobspec asks for. Raises LayoutError."""
-    return Affinities(_affinity(jobspec, CPU_AFFINITY), _affinity(jobspec, GPU_AFFINITY))
-
-
 def bound_cores(affinity: Affinity, cores: Sequence[int], local_id: int, ntasks: int) -> list[int]:
     """Return the cores of one of `ntasks` tasks on a rank; an empty list means no binding.
 
@@ -172,11 +167,6 @@ def takes_input(jobspec: Jobspec) -> bool:
     return kind == "service"
 
 
-def appends(jobspec: Jobspec) -> bool:
-    """Return whether output is appended to what the files hold."""
-    return jobspec.attribute(OUTPUT_MODE) == "append"
-
-
 def is_unbuffered(jobspec: Jobspec) -> bool:
     """Return whether readers of standard output are not to wait for whole lines."""
     return jobspec.attribute("system.shell.options.output.stdout.buffer.type") == "none"
@@ -264,7 +254,7 @@ def start_request(
         "FLUX_JOB_SIZE": str(len(placements)),
         "FLUX_JOB_NNODES": str(resources.nnodes),
     }
-    affinities = affinities_of(jobspec)
+    affinities = Affinities(_affinity(jobspec, CPU_AFFINITY), _affinity(jobspec, GPU_AFFINITY))
     tasks = _bound(affinities, resources, placements)
     command = list(jobspec.tasks[0].command)
     base = environment.get(TMPDIR_VARIABLE)
@@ -290,7 +280,7 @@ def start_request(
         tasks,
         takes_input(jobspec),
         limits,
-        appends(jobspec),
+        jobspec.attribute(OUTPUT_MODE) == "append",
         values if has_pmi(jobspec) and (values or len(tasks) > 1) else None,
         tmpdir=bool(tmpdir),
         files=files_of(jobspec) if tmpdir else [],
