@@ -67,7 +67,7 @@ def nested_in(outer: RunningInstance, directory: Path, *options: str) -> Iterato
 @pytest.fixture(scope="module")
 def nested(instance: RunningInstance, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nested]:
     """One in a job of two tasks on the second node."""
-    options = ("-n2", "-c1", "--requires=big", "-t", "300s", "--job-name=outer")
+    options = ("-n2", "-c1", "--requires=big", "-t", "50m", "--job-name=outer")
     with nested_in(instance, tmp_path_factory.mktemp("inner"), *options) as found:
         yield found
 
@@ -116,8 +116,8 @@ def test_a_further_task_goes_on_until_the_first_has_ended() -> None:
         assert task.wait(DEADLINE_S) == 0
 
 
-def test_further_tasks_end_with_the_instance(instance: RunningInstance) -> None:
-    done = instance.run("run", "-n3", "-o", "exit-timeout=none", *FLUX_TRIO, "start", "echo", "it")
+def test_a_further_task_ends_with_the_instance(instance: RunningInstance) -> None:
+    done = instance.run("run", "-n2", "-o", "exit-timeout=none", *FLUX_TRIO, "start", "echo", "it")
     assert (done.returncode, done.stdout) == (0, "it\n"), done.stderr
 
 
@@ -131,7 +131,7 @@ def test_an_instance_in_a_job_has_what_the_job_has_and_runs_jobs(nested: Nested)
     tasks = nested.ok("run", "-n2", "sh", "-c", "echo task $FLUX_TASK_RANK on $FLUX_TRIO_RANK")
     assert sorted(tasks.splitlines()) == ["task 0 on 0", "task 1 on 0"]
     times = json.loads(nested.ok("job", "info", nested.ok("job", "last").strip(), "R"))["execution"]
-    assert 0 < times["expiration"] - times["starttime"] <= 300
+    assert 0 < times["expiration"] - times["starttime"] <= 50 * 60
 
 
 def test_its_jobs_are_killed_before_it_is(nested: Nested) -> None:
