@@ -53,7 +53,7 @@ from tests.support.roles import ASKED, JOB_SPEC, LONG_SPEC
 OWNER: Final = 1000
 GUEST: Final = 2001
 BATCH: Final = 200  # cases of one connection
-OBJECTS_MAX: Final = 80  # more after as many connections again; caches of the interpreter
+OBJECTS_MAX: Final = 200  # more after as many connections again; caches of the interpreter
 SETTLED_S: Final = 30.0  # of the virtual clock: canceled jobs are over
 GROWTH_BYTES_MAX: Final = 256 * 1024  # of the codec: caches of the interpreter, and no more
 UPGRADE: Final = (
