@@ -14,6 +14,7 @@ from typing import Any
 import trio
 
 from flux_trio.client import Client
+from flux_trio.editions import Edition
 from flux_trio.formats import (
     Event,
     Jobspec,
@@ -50,7 +51,7 @@ async def find(lives: Lives) -> list[str]:
         with trio.fail_after(REST_S_MAX):
             jobs = {jobid: await _read(client, jobid) for jobid in await _at_rest(client)}
             whole = await _run_on_everything(client)
-            stored = await _stored(client)
+            stored = await _stored(client, lives.edition)
     runs = Counter((lives.directory / RUNS_FILE).read_text().splitlines())
     return [
         *missing(lives.memory, jobs),
@@ -177,9 +178,9 @@ async def _lookup(client: Client, jobid: int, key: str) -> str:
     return str(found[key])
 
 
-async def _stored(client: Client) -> set[int]:
+async def _stored(client: Client, edition: Edition) -> set[int]:
     """The ids of the jobs of which anything is stored."""
-    keys: list[str] = (await client.call(topics.KVS_OWN.dir, {"prefix": "job"}))["keys"]
+    keys: list[str] = (await client.call(edition.kvs.own.dir, {"prefix": "job"}))["keys"]
     return {parse_fluid(each) for each in map(job_directory_of, keys) if each is not None}
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import trio
 
 from flux_trio.client import TOKEN_FILE, URI_FILE, Client, ClientError, open_client
+from flux_trio.editions import Edition
 from flux_trio.formats import Jobspec, job_key, parse_fluid
 from flux_trio.messages import Errno, FluxError, topics
 from flux_trio.store.fsck import check_file
@@ -32,6 +33,7 @@ from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
 
 # Four nodes of four cores that are all this machine.
 CONFIG = """
+edition = "{edition}"
 [exec]
 kill-timeout = "0.2s"
 [[resource.config]]
@@ -66,12 +68,13 @@ class Memory:
 class Lives:
     """One state directory, and who lived in it."""
 
-    def __init__(self, directory: Path, rng: random.Random) -> None:
+    def __init__(self, directory: Path, edition: Edition, rng: random.Random) -> None:
         self.directory = directory
+        self.edition = edition
         self.memory = Memory()
         self._rng = rng
         self._config = directory / "config.toml"
-        self._config.write_text(CONFIG)
+        self._config.write_text(CONFIG.format(edition=edition.name))
         self._is_ending = False
         (directory / RUNS_FILE).touch()
 
@@ -128,8 +131,9 @@ class Lives:
 
     async def _give_work(self, seconds: float, trouble: Trouble, pid: int) -> None:
         try:
-            with trio.move_on_after(seconds):
+            with trio.CancelScope() as scope:
                 async with connected(self.directory) as client, trio.open_nursery() as nursery:
+                    scope.deadline = trio.current_time() + seconds
                     nursery.start_soon(self._submit, client)
                     nursery.start_soon(self._cancel, client)
                     nursery.start_soon(self._purge, client)
