@@ -64,7 +64,7 @@ check: $(READY) ## formatting, lint, types, layers (half a minute)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.explore -p tests.processes -p tests.real.innocent -p tests.real.examiner
+	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.explore -p tests.kill -p tests.processes -p tests.real.innocent -p tests.real.examiner
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 

@@ -116,7 +116,7 @@ class Lives:
     def _started(self) -> Iterator[subprocess.Popen[str]]:
         for name in (URI_FILE, TOKEN_FILE):  # of the life before
             (self.directory / name).unlink(missing_ok=True)
-        words = ["start", "--config", self._config, "--statedir", self.directory]
+        words: list[str | Path] = ["start", "--config", self._config, "--statedir", self.directory]
         process = subprocess.Popen(
             [*FLUX_TRIO, *words], env=environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, text=True,

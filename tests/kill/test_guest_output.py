@@ -92,5 +92,5 @@ def test_output_is_whole_and_once_though_the_instance_is_killed(
     assert events.pop("reattach", 0) <= len(moments)
     assert events == dict.fromkeys(
         ["init", "starting", "shell.init", "shell.start", "shell-exit", "complete", "done"], 1
-    ), format_fluid(jobid)
+    ), format_fluid(jobid, "f58")
     assert names == ["primary"]
