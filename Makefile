@@ -23,15 +23,15 @@ demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minu
 	$(BIN)/flux-trio demo
 
 # In three processes, since tests with real processes wait; `make test ARGS=-n0` is one after the other.
-test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (4 min)
+test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (10 min)
 	$(PYTEST) -n3 --dist=worksteal -m "not gate and not real_flux" $(ARGS)
 
-gate: $(READY) ## the tests of tests, and searches that take long (2 min)
+gate: $(READY) ## the tests of tests, and searches that take long (10 min)
 	$(PYTEST) -n3 --dist=worksteal -m gate $(ARGS)
 	$(MAKE) current
 
 # What tests of instances and services say of both editions; `make test` says it of the classic one.
-current: $(READY) ## tests of instances, services and recordings, in the edition current (2 min)
+current: $(READY) ## tests of instances, services and recordings, in the edition current (half a minute)
 	$(PYTEST) -p tests.support.current -n3 --dist=worksteal \
 		-m "not real and not gate and not real_flux" \
 		tests/instance tests/services tests/recordings $(ARGS)
@@ -39,7 +39,7 @@ current: $(READY) ## tests of instances, services and recordings, in the edition
 real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 min)
 	$(PYTEST) -n0 -m real_flux $(ARGS)
 
-real-verbs: $(READY) ## what Flux's own programs say to us and to flux-core; needs `flux` (5 min)
+real-verbs: $(READY) ## what Flux's own programs say to us and to flux-core; needs `flux` (6 min)
 	$(PYTEST) -n0 -m real_flux tests/real/test_verbs.py $(ARGS)
 
 real-tests: $(READY) ## flux-core's own tests on us; FLUX_SOURCE is its built source, FILES some (2 h)
