@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from flux_trio.cores.sched.status import EARLY_MAX
 from flux_trio.editions import CLASSIC, CURRENT
@@ -92,6 +93,16 @@ def test_check_waits_for_the_first_resources() -> None:
     fits, fits_not, _hello = script.acquired(resources=ALL.to_json(), up="")
     assert (fits.matchtag, fits.errnum) == (1, 0)
     assert (fits_not.matchtag, fits_not.errnum) == (2, Errno.EOVERFLOW)
+
+
+def test_check_that_waits_goes_with_who_asked() -> None:
+    """6.disconnect.2"""
+    script = SchedScript(edition=CURRENT)
+    theirs = replace(check(jobspec(4), 1), routes=("another",))
+    gone = replace(asked(topics.disconnect_of(topics.FEASIBILITY)), routes=("another",))
+    assert script.turn(check(jobspec(4), 2), theirs, gone) == []
+    fits, _hello = script.acquired(resources=ALL.to_json(), up="")
+    assert fits.matchtag == 2
 
 
 def test_too_many_checks_that_wait_are_asked_to_come_again() -> None:

@@ -123,6 +123,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         self._status = Status(self._context)
         answers_free = edition.free_answer is not None
         freeing = self._when_ready if answers_free else self._silently
+        has_feasibility = edition.feasibility is not None
         self._methods = Methods(
             for_owner={
                 topics.SCHED_ALLOC: partial(self._when_ready, self._alloc),
@@ -134,10 +135,13 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             },
             for_all={
                 topics.SCHED_RESOURCES: self._status.tell,
-                **({topics.FEASIBILITY_CHECK: self._status.check} if edition.feasibility else {}),
+                **({topics.FEASIBILITY_CHECK: self._status.check} if has_feasibility else {}),
             },
             stats=(topics.stats_of(topics.SCHED), self._stats),
-            farewells={topics.SCHED: self._disconnect},
+            farewells={
+                topics.SCHED: self._disconnect,
+                **({topics.FEASIBILITY: self._status.disconnect} if has_feasibility else {}),
+            },
             forget=self._context.forget,
         )
 

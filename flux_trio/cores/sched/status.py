@@ -58,6 +58,10 @@ class Status(Part):
             except FluxError as error:
                 self._context.send(respond_error(request, error.errnum, error.text))
 
+    def disconnect(self, request: Request) -> None:
+        """Drop the checks that wait of who has gone (6.disconnect.2)."""
+        self._early = [each for each in self._early if each.sender != request.sender]
+
     def tell(self, request: Request) -> None:
         """Answer sched.resource-status."""
         pool = self._context.schedule.state.pool
