@@ -67,12 +67,11 @@ def _submissions(record: Record, seen: Seen) -> Iterable[tuple[int, bool | None]
     if errnum(record):
         return [(jobid, None) for jobid, each in seen.all(UNTOLD).items() if not each.is_accepted]
     sender = getattr(record.message, "sender", "") or payload(record).get("module")
-    if topic_of(record) == INGEST_DISCONNECT:
-        waits = any(
-            each.jobid is None and each.sender == sender for each in seen.all(ASKED).values()
-        )
-        return [(jobid, None) for jobid in seen.all(UNTOLD)] if waits else []  # it may be its own
-    if seen.facts.is_manager_gone(record):  # job-ingest does not learn what was accepted
+    is_submitter = topic_of(record) == INGEST_DISCONNECT and any(
+        each.jobid is None and each.sender == sender for each in seen.all(ASKED).values()
+    )
+    if is_submitter or seen.facts.is_manager_gone(record):
+        # One of them is not to be told; or job-ingest does not learn what was accepted.
         return [(jobid, None) for jobid in seen.all(UNTOLD)]
     if sender != topics.JOB_INGEST:
         return []
