@@ -229,3 +229,20 @@ def test_hello_is_overdue_once_the_job_manager_has_what_it_reads(reads: bool) ->
     told.put(Kind.RECV, LEAVES, peer="sched")
     told.monitor.finish()
     assert told.named == ([] if reads else ["27.hello.15"])
+
+
+@pytest.mark.parametrize("kind", [Kind.DROP, Kind.RECV])
+def test_what_a_job_manager_asked_is_open_if_the_answer_comes_with_its_end(kind: Kind) -> None:
+    """27.hello.15: a reload drops what is in its inbox, and then takes leave of the kvs."""
+    told = ByHand(rfc27_hello.RULES.all, ["27.hello.15"])
+    told.put(Kind.SEND, LOOKUP)
+    told.put(Kind.SEND, HELLO, party="sched", peer=MANAGER)
+    told.put(Kind.RECV, HELLO, peer="sched")
+    told.put(kind, READ)
+    for _ in range(3):
+        told.put(Kind.SEND, Request("kvs.ping", {}, 9, routes=("other",)), party="other")
+    leave = Request(topics.disconnect_of("kvs"), flags=NORESPONSE, routes=(MANAGER,))
+    told.put(Kind.SEND, leave, peer="kvs")
+    told.put(Kind.MODULE, data={"module": MANAGER, "what": "removed"})
+    told.monitor.finish()
+    assert told.named == ([] if kind == Kind.DROP else ["27.hello.15"])

@@ -32,11 +32,15 @@ class Story(ByHand):
         self.put(Kind.SEND, ready)
         self.switch(3, start=False)
 
-    def switch(self, matchtag: int, *, start: bool) -> None:
-        asked = {"name": STOPPED, "start": start}
-        self.put(Kind.RECV, Request(topics.JOB_QUEUE_START, asked, matchtag, routes=(OWNER,)))
+    def switch(self, matchtag: int, *, start: bool, queue: str = STOPPED) -> None:
+        self.ask_to_switch(matchtag, start=start, queue=queue)
         answer = Response(topics.JOB_QUEUE_START, {}, matchtag=matchtag, routes=(OWNER,))
         self.put(Kind.SEND, answer)
+
+    def ask_to_switch(self, matchtag: int, *, start: bool, queue: str | None) -> None:
+        """Without `queue` all of them are meant."""
+        asked = {"name": queue, "all": queue is None, "start": start}
+        self.put(Kind.RECV, Request(topics.JOB_QUEUE_START, asked, matchtag, routes=(OWNER,)))
 
     def submit(self, job: int) -> None:
         self.log("submit", "validate", "depend", job=job)
@@ -83,5 +87,22 @@ def test_a_request_for_another_queue_did_not_wait_for_the_start_of_this_one(
         story.move(job, STOPPED)
     story.switch(4, start=True)
     story.ask(2, named)
+    story.ask(1, STOPPED)
+    assert bool(story.named) is is_broken
+
+
+@pytest.mark.parametrize(("starts", "is_broken"), [([None], True), ([STARTED, None], False)])
+def test_a_queue_whose_start_is_not_answered_may_be_started_before_the_next_request(
+    starts: list[str | None], is_broken: bool
+) -> None:
+    """27.criteria.5: the job manager acts on two requests in one turn, one after the other."""
+    story = Story(rfc27_criteria.RULES.all, "27.criteria.5")
+    story.switch(4, start=False, queue=STARTED)
+    for job, queue in ((1, STOPPED), (2, STARTED)):
+        story.submit(job)
+        story.move(job, queue)
+    for matchtag, queue in enumerate(starts, 5):
+        story.ask_to_switch(matchtag, start=True, queue=queue)
+    story.ask(2, STARTED)
     story.ask(1, STOPPED)
     assert bool(story.named) is is_broken

@@ -17,22 +17,12 @@ from flux_trio.judge.engine.selector import (
     no_key,
     noted,
     payload,
+    request_of,
     response_of,
     sent,
 )
 from flux_trio.judge.engine.view import Place, Seen, Selector, view
-from flux_trio.judge.views.calls import (
-    DROP,
-    DROPPED,
-    ENDS,
-    OPEN,
-    OUTCOME,
-    SERVES,
-    Call,
-    Outcome,
-    client_of,
-    left_open,
-)
+from flux_trio.judge.views.calls import ENDS, OPEN, OUTCOME, SERVES, Call, Outcome, left_open
 from flux_trio.messages import service_of, topics
 from flux_trio.trace import Kind, Record
 
@@ -61,16 +51,13 @@ COMINGS: Final = view(
 def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
     if record.message is None:
         return [(str(payload(record).get("module")), False)]
-    client = getattr(record.message, "sender", "") or client_of(record)
-    if record.kind == DROP and record.party != client:
-        return []  # the client is there
+    client = request_of(record).sender
     is_asking = any(call.is_awaited for _, call in left_open(seen, client))
     return [(client, True)] if is_asking else []
 
 
 CUT_OFF: Final = view(
     "cut off",
-    DROPPED,
     sent("request", ANY_DISCONNECT),
     noted(Kind.MODULE),
     parts=_cut_off,
@@ -90,7 +77,7 @@ def _unheard(record: Record, _seen: Seen) -> Iterable[tuple[str, str]]:
 
 UNNOTICED: Final = view(
     "returns unnoticed",
-    [Selector(DROP, "event", topics.SERVICE_BACK_EVENT)],
+    [Selector(Kind.DROP.value, "event", topics.SERVICE_BACK_EVENT)],
     noted(Kind.MODULE),
     parts=_unheard,
     fold=lambda old, service, _record, _seen: (*(old or ()), service) if service else None,

@@ -1,7 +1,8 @@
 """Views of RFC 6: open RPCs, ended streams, cancels, and the server of each service.
 
 A client and a matchtag identify an RPC. It is open from the request until the client receives its
-last response, or until the client's disconnect is sent. A request without a matchtag is not an RPC.
+last response, or until the client's disconnect is sent: a response that is dropped answers nothing.
+A request without a matchtag is not an RPC.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Selector, Trait, View, view
+from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Trait, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import CLIENT, Kind, Record
@@ -37,9 +38,6 @@ _DISCONNECT: Final = f".{topics.DISCONNECT}"
 
 REQUESTS: Final = sent("request", ANY_TOPIC)
 ANSWERS: Final = received("response", ANY_TOPIC)
-DROP: Final[str] = Kind.DROP.value
-DROPPED: Final = [Selector(DROP, "response", ANY_TOPIC)]
-"""Responses that no client receives: the client is gone, or the sender does not serve it."""
 
 
 class Call(Live, frozen=True, gc=False):
@@ -115,8 +113,6 @@ def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
     found = record.message
     if type(found) is Response:  # isinstance of a Struct costs several times as much
-        if record.kind == DROP and record.party != client_of(record):
-            return call  # a party said it that does not serve this any more: the answer comes yet
         if call is None or not call.is_answered_by(found):
             return call
         if found.ends_rpc:
@@ -135,7 +131,6 @@ OPEN: Final = view(
     "open calls",
     REQUESTS,
     ANSWERS,
-    DROPPED,
     key=_call,
     parts=_calls_of_gone,
     many=sent("request", ANY_DISCONNECT),

@@ -202,7 +202,7 @@ class Queues(Live, frozen=True, gc=False):
     """The record of that request."""
     started: tuple[tuple[str, ...], Place] = ((), 0)
     """The queues that were certainly stopped until the last request to start some, and its
-    record."""
+    record. An earlier request that is not answered may have started a queue before."""
     asked: tuple[Asking, ...] = ()
     is_reloading: bool = False
     """Whether the job manager has yet to answer a request to take another configuration."""
@@ -219,6 +219,10 @@ class Queues(Live, frozen=True, gc=False):
         own = self._stop_of(queue)
         parent = dict(self.parents).get(queue)
         return self._stop_of(parent) if own is None and parent is not None else own
+
+    def is_start_open(self, queue: str) -> bool:
+        """Whether a request to start the queue is not answered."""
+        return any(is_among(queue, each.queues) for each in self.asked if not each.is_stop)
 
     def _stop_of(self, queue: str) -> int | None:
         if self.is_reloading or (self.names is not None and queue not in self.names):
@@ -265,7 +269,11 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
     meant = _meant(payload(record), queues)
     asking = Asking(call_key(record), record.n, payload(record).get("start") is False, meant)
     if not asking.is_stop:
-        started = tuple([name for name, n in queues.stopped if n and is_among(name, meant)])
+        started = tuple(
+            name
+            for name, n in queues.stopped
+            if n and is_among(name, meant) and not queues.is_start_open(name)
+        )
         queues = queues.but(started=(started, record.n))
     return queues.but(asked=(*queues.asked, asking), t=record.t, n=record.n)
 
