@@ -20,7 +20,7 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.view import Key, Place, Seen, view
-from flux_trio.judge.views.calls import OPEN, left_open
+from flux_trio.judge.views.calls import CUT_OFF, OPEN, left_open
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of, refusal_of
@@ -198,14 +198,16 @@ def enodata_is_waited_for(_record: Record, seen: Seen) -> Finding:
 def _unended(seen: Seen) -> Iterable[Broken]:
     """A job manager that still reads its jobs from the kvs does not know yet which ones to tell."""
     link, manager = link_of(seen), seen.facts.manager
-    if any(call.is_awaited for _, call in left_open(seen, manager, topics.KVS_SERVICES)):
+    if seen.at(CUT_OFF, manager) or any(
+        call.is_awaited for _, call in left_open(seen, manager, topics.KVS_SERVICES)
+    ):
         return
     if link.hello > max(link.hello_ended, link.refused, link.gone) and seen.facts.scheduler:
         since = max(link.hello, seen.may_act_on(manager))
         yield Broken("sched-hello: its answers are not ended with ENODATA", (since,))
 
 
-@RULES.judge("27.hello.15", ANSWERED, views=[LINK, OPEN], debts=_unended)
+@RULES.judge("27.hello.15", ANSWERED, views=[LINK, OPEN, CUT_OFF], debts=_unended)
 def enodata_ends_hello(record: Record, seen: Seen) -> Finding:
     link = link_of(seen)
     if record.party != seen.facts.manager:

@@ -9,20 +9,22 @@ waits for its disk, which no trace shows. It has to answer all the same while it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import (
-    ANY_DISCONNECT,
-    no_key,
-    noted,
-    payload,
-    request_of,
-    response_of,
-    sent,
-)
+from flux_trio.judge.engine.selector import no_key, noted, payload, response_of, sent
 from flux_trio.judge.engine.view import Place, Seen, Selector, view
-from flux_trio.judge.views.calls import ENDS, OPEN, OUTCOME, SERVES, Call, Outcome, left_open
+from flux_trio.judge.views.calls import (
+    CUT_OFF,
+    DROP,
+    ENDS,
+    OPEN,
+    OUTCOME,
+    SERVES,
+    Call,
+    Outcome,
+    left_open,
+)
 from flux_trio.messages import service_of, topics
 from flux_trio.trace import Kind, Record
 
@@ -48,26 +50,6 @@ COMINGS: Final = view(
 """By module: whether it has left, and the record at which it left or was started."""
 
 
-def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
-    if record.message is None:
-        return [(str(payload(record).get("module")), False)]
-    client = request_of(record).sender
-    is_asking = any(call.is_awaited for _, call in left_open(seen, client))
-    return [(client, True)] if is_asking else []
-
-
-CUT_OFF: Final = view(
-    "cut off",
-    sent("request", ANY_DISCONNECT),
-    noted(Kind.MODULE),
-    parts=_cut_off,
-    fold=lambda _was, is_cut, _record, _seen: is_cut or None,
-    state=bool,
-    reads=(OPEN,),
-)
-"""By module: the record at which it left while it waited for an answer."""
-
-
 def _unheard(record: Record, _seen: Seen) -> Iterable[tuple[str, str]]:
     content = payload(record)
     if record.message is None:
@@ -77,7 +59,7 @@ def _unheard(record: Record, _seen: Seen) -> Iterable[tuple[str, str]]:
 
 UNNOTICED: Final = view(
     "returns unnoticed",
-    [Selector(Kind.DROP.value, "event", topics.SERVICE_BACK_EVENT)],
+    [Selector(DROP, "event", topics.SERVICE_BACK_EVENT)],
     noted(Kind.MODULE),
     parts=_unheard,
     fold=lambda old, service, _record, _seen: (*(old or ()), service) if service else None,

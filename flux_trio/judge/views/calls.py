@@ -1,8 +1,7 @@
 """Views of RFC 6: open RPCs, ended streams, cancels, and the server of each service.
 
 A client and a matchtag identify an RPC. It is open from the request until the client receives its
-last response, or until the client's disconnect is sent: a response that is dropped answers nothing.
-A request without a matchtag is not an RPC.
+last response, or until the client's disconnect is sent. A request without a matchtag is not an RPC.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Trait, View, view
+from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Selector, Trait, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import CLIENT, Kind, Record
@@ -38,6 +37,9 @@ _DISCONNECT: Final = f".{topics.DISCONNECT}"
 
 REQUESTS: Final = sent("request", ANY_TOPIC)
 ANSWERS: Final = received("response", ANY_TOPIC)
+DROP: Final[str] = Kind.DROP.value
+DROPPED: Final = [Selector(DROP, "response", ANY_TOPIC)]
+"""Responses that no client receives: the client is gone, or the sender does not serve it."""
 
 
 class Call(Live, frozen=True, gc=False):
@@ -113,6 +115,8 @@ def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
     found = record.message
     if type(found) is Response:  # isinstance of a Struct costs several times as much
+        if record.kind == DROP and record.party != client_of(record):
+            return call  # a party said it that does not serve this any more: the answer comes yet
         if call is None or not call.is_answered_by(found):
             return call
         if found.ends_rpc:
@@ -131,12 +135,36 @@ OPEN: Final = view(
     "open calls",
     REQUESTS,
     ANSWERS,
+    DROPPED,
     key=_call,
     parts=_calls_of_gone,
     many=sent("request", ANY_DISCONNECT),
     fold=_fold_call,
 )
 """The open calls (`Call`), by client and matchtag."""
+
+
+def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
+    if record.message is None:
+        return [(str(payload(record).get("module")), False)]
+    client = getattr(record.message, "sender", "") or client_of(record)
+    if record.kind == DROP and record.party != client:
+        return []  # the client is there
+    is_asking = any(call.is_awaited for _, call in left_open(seen, client))
+    return [(client, True)] if is_asking else []
+
+
+CUT_OFF: Final = view(
+    "cut off",
+    DROPPED,
+    sent("request", ANY_DISCONNECT),
+    noted(Kind.MODULE),
+    parts=_cut_off,
+    fold=lambda _was, is_cut, _record, _seen: is_cut or None,
+    state=bool,
+    reads=(OPEN,),
+)
+"""By module: whether it has left while it waited for an answer."""
 
 
 def call_of(record: Record, seen: Seen) -> Call | None:
