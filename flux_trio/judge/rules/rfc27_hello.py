@@ -20,9 +20,10 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.view import Key, Place, Seen, view
-from flux_trio.judge.views.calls import CUT_OFF, OPEN, left_open
+from flux_trio.judge.views.calls import OPEN, left_open
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, Life
+from flux_trio.judge.views.presence import CUT_OFF
 from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of, refusal_of
 from flux_trio.messages import Errno, Request, topics
 from flux_trio.messages.types import STREAMING

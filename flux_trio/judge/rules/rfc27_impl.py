@@ -22,7 +22,7 @@ from flux_trio.judge.rules.rfc27_success import was_granted
 from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.leaving import SHUTTING_DOWN, when_leaving
+from flux_trio.judge.views.presence import SHUTTING_DOWN, when_leaving
 from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,

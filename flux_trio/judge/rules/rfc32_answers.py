@@ -38,7 +38,7 @@ from flux_trio.judge.views.execution import (
 )
 from flux_trio.judge.views.expected_events import EXPECTED
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
-from flux_trio.judge.views.leaving import SHUTTING_DOWN, when_leaving
+from flux_trio.judge.views.presence import SHUTTING_DOWN, when_leaving
 from flux_trio.judge.views.traits import says
 from flux_trio.trace import Record
 

@@ -30,16 +30,13 @@ from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.calls import (
     ANSWER,
     ANSWERS,
-    ARRIVAL,
     ASKING,
     OPEN,
     OUTCOME,
     REQUESTS,
-    SERVES,
     SILENT,
     UNSERVED,
     Answer,
-    Arrival,
     Asking,
     Outcome,
     call_key,
@@ -49,6 +46,7 @@ from flux_trio.judge.views.calls import (
     is_disconnect,
     silent_at,
 )
+from flux_trio.judge.views.presence import ARRIVAL, SERVES, Arrival
 from flux_trio.messages import Errno, Event, Request, service_of, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import CLIENT, Record

@@ -26,9 +26,7 @@ from flux_trio.judge.views.calls import (
     ANSWERS,
     CANCELS,
     ENDS,
-    GONE,
     OPEN,
-    SERVES,
     Answer,
     call_key,
     call_of,
@@ -37,6 +35,7 @@ from flux_trio.judge.views.calls import (
     is_cancel,
     left_open,
 )
+from flux_trio.judge.views.presence import GONE, SERVES
 from flux_trio.judge.views.resources import AS_RECEIVED
 from flux_trio.judge.views.scheduling import LINK, link_of
 from flux_trio.messages import Errno, Request, service_of, topics

@@ -14,17 +14,8 @@ from typing import Final
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import no_key, noted, payload, response_of, sent
 from flux_trio.judge.engine.view import Place, Seen, Selector, view
-from flux_trio.judge.views.calls import (
-    CUT_OFF,
-    DROP,
-    ENDS,
-    OPEN,
-    OUTCOME,
-    SERVES,
-    Call,
-    Outcome,
-    left_open,
-)
+from flux_trio.judge.views.calls import DROP, ENDS, OPEN, OUTCOME, Call, Outcome, left_open
+from flux_trio.judge.views.presence import CUT_OFF, SERVES
 from flux_trio.messages import service_of, topics
 from flux_trio.trace import Kind, Record
 
