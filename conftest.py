@@ -1,6 +1,7 @@
 """What every test run knows: rewriting snapshots; instances keep to the RFCs and to the tables."""
 
 import gc
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(TESTS_OF_TESTS):
             item.add_marker("gate")
+    leave_to_the_gate(items)
+
+
+def leave_to_the_gate(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `in_part`, mark all but each nth."""
+    places: Counter[str] = Counter()
+    for item in items:
+        if (mark := item.get_closest_marker("in_part")) is not None:
+            test = item.nodeid.partition("[")[0]
+            if places[test] % mark.args[0]:
+                item.add_marker("gate")
+            places[test] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -57,6 +57,7 @@ def test_workers_are_processes(tmp_path: Path) -> None:
     assert json.loads(result.stdout) == json.loads(fuzz("--seeds", "3:5", *HERE, "--json").stdout)
 
 
+@pytest.mark.gate
 def test_broken_property_is_told_as_a_small_story(tmp_path: Path, breaking: int) -> None:
     result = fuzz("--seeds", f"{breaking}:{breaking + 9}", *HERE, "-o", tmp_path)
     assert result.exit_code == 1
@@ -263,7 +264,6 @@ def test_limit_of_shrinking_is_told(tmp_path: Path, breaking: int) -> None:
 
 
 @pytest.mark.usefixtures("hardly_shrinking")
-@pytest.mark.usefixtures("hardly_shrinking")
 def test_finding_is_told_though_its_story_cannot_be_written(tmp_path: Path, breaking: int) -> None:
     (tmp_path / f"seed-{breaking}").write_text("")
     junit = tmp_path / "junit.xml"
@@ -299,6 +299,7 @@ def test_output_that_cannot_be_made_is_refused_before_the_first_seed(tmp_path: P
     assert {each.name for each in tmp_path.iterdir()} == {"file", "gone"}
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("options", "command"),
     [

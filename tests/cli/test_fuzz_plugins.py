@@ -74,6 +74,7 @@ def test_story_of_a_plugin_that_raises_begins_with_its_traceback(tmp_path: Path)
     assert "ValueError: bad luck" in lines[lines.index("Traceback (most recent call last):") :]
 
 
+@pytest.mark.gate
 def test_plugin_that_fails_in_a_worker_alone_has_a_story_without_a_trace(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(RAISES.format("multiprocessing.parent_process() is not None"))
@@ -95,6 +96,7 @@ def test_plugin_that_fails_in_a_worker_alone_has_a_story_without_a_trace(tmp_pat
     assert broken["doubt"].startswith(doubt)
 
 
+@pytest.mark.gate
 def test_plugin_with_state_elsewhere_is_doubted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,8 +213,9 @@ def test_worlds_of_the_whole_stack_with_a_plugin_that_waits(tmp_path: Path) -> N
     assert fuzz(*options).exit_code == 2
 
 
+@pytest.mark.gate
 @pytest.mark.real
-@pytest.mark.parametrize("depth", [pytest.param("cores", marks=pytest.mark.gate), "stack"])
+@pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_plugin_that_loops_ends_its_worker_and_is_named(tmp_path: Path, depth: str) -> None:
     endless = tmp_path / "endless.py"
     endless.write_text(

@@ -71,13 +71,9 @@ def wait_for_end(workers: set[int]) -> None:
         assert ended, f"process {pid} has not ended"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
-    ("signum", "to_all"),
-    [
-        (signal.SIGINT, True),
-        pytest.param(signal.SIGTERM, False, marks=pytest.mark.gate),
-        pytest.param(signal.SIGTERM, True, marks=pytest.mark.gate),
-    ],
+    ("signum", "to_all"), [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGTERM, True)]
 )
 def test_signal_ends_a_campaign_with_its_report(
     tmp_path: Path, signum: signal.Signals, to_all: bool
@@ -118,7 +114,8 @@ def never(world):
 """
 
 
-@pytest.mark.parametrize("depth", ["cores", pytest.param("stack", marks=pytest.mark.gate)])
+@pytest.mark.gate
+@pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_plan_that_is_made_small_is_written_when_a_signal_comes(tmp_path: Path, depth: str) -> None:
     """Its property plays the user who types Ctrl-C."""
     (tmp_path / "hasty.py").write_text(INTERRUPTED)

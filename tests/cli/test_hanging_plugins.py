@@ -204,7 +204,7 @@ def test_whatever_waits_is_left_behind(tmp_path: Path) -> None:
         held.assert_nothing_is_lost(said.removeprefix("flux-trio: "))
 
 
-@pytest.mark.parametrize("way", ["loop", "c_loop"])
+@pytest.mark.parametrize("way", ["loop", pytest.param("c_loop", marks=pytest.mark.gate)])
 def test_loop_ends_the_process_when_it_has_used_its_cpu_time(tmp_path: Path, way: str) -> None:
     with hanging(tmp_path) as held:
         command = held.begin(way)
@@ -219,6 +219,7 @@ def test_loop_ends_the_process_when_it_has_used_its_cpu_time(tmp_path: Path, way
         held.assert_nothing_is_lost(ended.removeprefix("flux-trio: "))
 
 
+@pytest.mark.gate
 def test_loop_in_c_that_keeps_the_lock_ends_the_process_and_is_named_by_the_next(
     tmp_path: Path,
 ) -> None:
@@ -231,7 +232,7 @@ def test_loop_in_c_that_keeps_the_lock_ends_the_process_and_is_named_by_the_next
         held.assert_nothing_is_lost(f"ended while code in C kept Python's lock {place}")
 
 
-@pytest.mark.parametrize("way", ["loop", "c_wait"])
+@pytest.mark.parametrize("way", [pytest.param("loop", marks=pytest.mark.gate), "c_wait"])
 def test_sigterm_ends_a_process_that_is_held(tmp_path: Path, way: str) -> None:
     with hanging(tmp_path, "inf", STATED_S) as held:
         command = held.begin(way)

@@ -57,6 +57,7 @@ def states(instance: RunningInstance) -> list[str]:
     return instance.ok("jobs", "-A", "-c", "0", "-n", "-o", "{status}").split()
 
 
+@pytest.mark.gate
 def test_jobs_whose_constraints_name_many_hosts_end_no_instance(tmp_path: Path) -> None:
     """It starts again with them, and their owner cancels them."""
     with limited_instance(tmp_path / "state") as instance:

@@ -59,6 +59,7 @@ async def assert_is_served(client: Client) -> None:
     assert "states" in await client.call(topics.JOB_STATS)
 
 
+@pytest.mark.gate
 async def test_client_that_submits_and_does_not_read_is_held_up_and_then_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

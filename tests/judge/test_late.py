@@ -115,6 +115,7 @@ def wrong_in(name: str, place: int, source: Source, *, at_rest: bool) -> list[st
     ]
 
 
+@pytest.mark.gate
 def test_flux_core_is_not_accused_wherever_the_trace_begins() -> None:
     wrong, ncuts = [], 0
     for each in sources(SEED):

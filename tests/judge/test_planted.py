@@ -46,6 +46,7 @@ def test_a_clean_trace_breaks_nothing_but_what_it_means_to(name):
     assert {v.clause for v in found} == meant
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("name", all_planted())
 def test_a_planted_violation_breaks_its_clause(name):
     assert all_planted()[name].is_found()

@@ -36,6 +36,7 @@ def is_true(violation: Violation) -> bool:
     return said_by.startswith(LIARS)
 
 
+@pytest.mark.in_part(3)
 def test_nobody_is_accused_of_what_others_do(seed: int, request: pytest.FixtureRequest) -> None:
     edition = request.config.getoption("--edition")
     draw = random.Random(seed)

@@ -224,6 +224,7 @@ class Story(Administrator):
         await self.reload()
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("world", WORLDS)
 def test_no_clause_is_broken_by_any_use(world: str, seed: int) -> None:

@@ -29,6 +29,7 @@ def between_lives(trace: Sequence[Record]) -> Sequence[Record]:
     return trace[killed + 1 : next(place for place in lives if place > killed)]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 @pytest.mark.parametrize("case", OTHERS, ids=lambda case: type(case.fault).__name__)
 def test_nobody_speaks_whatever_happens_at_the_moment_of_the_kill(case, depth: Depth) -> None:

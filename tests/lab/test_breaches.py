@@ -120,6 +120,7 @@ def excused(outcome: Outcome) -> list[str]:
     return sorted({each.partition(":")[0] for each in outcome.excused})
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("clause", BREACHES)
 def test_party_breaks_the_chosen_clause_and_nothing_else_goes_wrong(clause: str) -> None:
     outcome = broken(clause)

@@ -290,6 +290,7 @@ def test_each_fault_has_a_case() -> None:
     assert len(CASES) >= 40
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_fault_changes_the_outcome(case: Case, depth: Depth) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -242,10 +241,6 @@ class Planted:
         program = pretending(module) if self.kit is EXEC_KIT else module
         return exercised(self.kit, program, acts, edition=self.edition)
 
-    def about(self, clause: str) -> Sequence[Act]:
-        """The acts about a clause; those that every mistake shows in, if none is."""
-        return [act for act in self.acts if clause in act.clauses] or self.acts[:2]
-
 
 class Ours:
     """Our scheduler, as the module of a program."""
@@ -265,11 +260,6 @@ EXEC = Planted("exec.py", EXEC_KIT, EXEC_ACTS, rows("exec.py"))
 CURRENT_FIFO = Planted("current/fifo.py", sched_kit(WITHOUT), FIFO_ACTS, edition=CURRENT)
 CURRENT_EXEC = Planted("current/exec.py", EXEC_KIT, EXEC_ACTS, edition=CURRENT)
 ALL = [pytest.param(each, row, id=row.name) for each in (FIFO, EXEC) for row in each.rows]
-ONE_OF_EACH = [
-    pytest.param(each, next(same), id=f"{each.name}-{group}")
-    for each in (FIFO, EXEC)
-    for group, same in groupby(sorted(each.rows, key=lambda row: row.group), lambda row: row.group)
-]
 
 
 def program_of(planted: Planted) -> types.ModuleType:
@@ -338,13 +328,6 @@ def test_clause_whose_act_was_not_played_is_not_kept() -> None:
     assert found.verdict(offline) == "not exercised"
 
 
-@pytest.mark.parametrize(("planted", "row"), ONE_OF_EACH)
-def test_mistake_is_named_by_the_acts_about_it(planted: Planted, row: Row) -> None:
-    found = planted.played(row.right, row.wrong, planted.about(row.clause))
-    assert row.clause in {each.clause for each in found.judgement.violations}, found.text()
-    assert f"{row.clause} broken by" in found.text()
-
-
 SEEN_ELSEWHERE: Final = (
     "a node that is taken away denies all that waits",
     "nobody is told of a command that is not there",
@@ -354,7 +337,7 @@ SEEN_ELSEWHERE: Final = (
 """Mistakes that do not show in the acts about their clause, but in others."""
 
 
-@pytest.mark.gate
+@pytest.mark.in_part(12)
 @pytest.mark.parametrize(("planted", "row"), ALL)
 def test_mistake_is_named(planted: Planted, row: Row) -> None:
     about = [act for act in planted.acts if row.clause in act.clauses]

@@ -25,6 +25,7 @@ def commands() -> list[str]:
     return re.findall(r"^\$ (flux-trio .*)$", PAGE.read_text(), re.MULTILINE)
 
 
+@pytest.mark.gate
 def test_seeds_find_a_small_counterexample(tmp_path: Path) -> None:
     command = next(each for each in commands() if each.startswith("flux-trio fuzz"))
     here = ("--executor", "tests.support.at_once:AtOnce", "-o", tmp_path)

@@ -84,6 +84,7 @@ def test_plan_is_read_as_it_was_written(seed: int) -> None:
     assert draw_plan(seed) == plan
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.toml")), ids=lambda path: path.stem)
 def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
     """All that it lists takes place: else it would show nothing of what it was kept for."""

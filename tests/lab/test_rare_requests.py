@@ -29,6 +29,7 @@ from flux_trio.trace import Record
 SEEDS = range(60)
 
 
+@pytest.mark.gate
 def test_worlds_of_many_jobs_meet_the_second_page_a_queue_update_and_the_history() -> None:
     wanted = {s.SECOND_PAGE, s.MOVE, s.HISTORY}
     many = [seed for seed in range(200) if len(draw_plan(seed).jobs) >= MANY_JOBS][:8]

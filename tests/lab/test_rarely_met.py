@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from flux_trio.lab import LoseClient, NodesDown, NodesUp, Plan, Setup, SlowDisk, draw_plan, run_plan
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
@@ -131,6 +133,7 @@ def test_seeds_draw_what_is_rarely_met() -> None:
     assert min(count.values()) >= 12
 
 
+@pytest.mark.gate
 def test_what_is_rarely_met_occurs_where_it_is_drawn() -> None:
     """At most `PLAYED` worlds that draw it are needed until it occurs."""
     left = dict.fromkeys(DRAWN, PLAYED)

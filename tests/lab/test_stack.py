@@ -46,6 +46,7 @@ def stack(**fields: object) -> Plan:
     return Plan(1, depth="stack", **fields)  # type: ignore[arg-type]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("first", range(0, SEEDS, IN_ONE))
 def test_every_property_holds(first: int) -> None:
     problems: dict[int, tuple[str, ...]] = {}

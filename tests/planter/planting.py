@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -103,8 +102,11 @@ def _tell_others(variable: str, value: str) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *paths])
 
 
-class _After(MetaPathFinder):
-    """Calls `then` when `module` has been imported."""
+class _After:
+    """Calls `then` when `module` has been imported: an entry of `sys.meta_path`.
+
+    Its base class would cost each process that a test starts a fifth of its imports.
+    """
 
     def __init__(self, module: str, then: Callable[[], None]) -> None:
         self._module = module

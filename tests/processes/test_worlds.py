@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -16,18 +16,28 @@ from flux_trio.shell.protocol import Ack, Done
 from tests.processes.worlds import Played, play
 
 SEEDS = range(45)
+AT_ONCE = SEEDS[:10]  # all of them are for `make gate`
 
 
 @pytest.fixture(scope="module")
-def worlds() -> list[Played]:
-    return [play(seed) for seed in SEEDS]
+def worlds() -> dict[int, Played]:
+    return {seed: play(seed) for seed in SEEDS}
 
 
-def test_no_property_is_broken(worlds: list[Played]) -> None:
-    broken = {seed: each.problems for seed, each in zip(SEEDS, worlds, strict=True)}
-    assert {seed: problems for seed, problems in broken.items() if problems} == {}
+def broken(worlds: Mapping[int, Played]) -> dict[int, tuple[str, ...]]:
+    return {seed: each.problems for seed, each in worlds.items() if each.problems}
 
 
+def test_no_property_is_broken_in_the_first_worlds() -> None:
+    assert broken({seed: play(seed) for seed in AT_ONCE}) == {}
+
+
+@pytest.mark.gate
+def test_no_property_is_broken(worlds: dict[int, Played]) -> None:
+    assert broken(worlds) == {}
+
+
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "count",
     [
@@ -42,9 +52,9 @@ def test_no_property_is_broken(worlds: list[Played]) -> None:
     ids=["launched", "postponed", "lost", "killed", "refused", "written", "streamed"],
 )
 def test_worlds_come_to_what_they_are_for(
-    worlds: list[Played], count: Callable[[Played], int]
+    worlds: dict[int, Played], count: Callable[[Played], int]
 ) -> None:
-    assert sum(map(count, worlds)) > 5
+    assert sum(map(count, worlds.values())) > 5
 
 
 def test_a_seed_is_one_world() -> None:
@@ -100,7 +110,7 @@ def _nothing(*_: object) -> None:
 
 @pytest.mark.gate
 @pytest.mark.parametrize(
-    ("mistake", "broken"),
+    ("mistake", "breaks"),
     [
         (acknowledges_before_the_output_is_stored, "output"),
         (reads_on_for_nobody, "inactive"),
@@ -112,8 +122,8 @@ def _nothing(*_: object) -> None:
     ],
 )
 def test_mistake_is_noticed(
-    mistake: Callable[[pytest.MonkeyPatch], None], broken: str, monkeypatch: pytest.MonkeyPatch
+    mistake: Callable[[pytest.MonkeyPatch], None], breaks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
     found = next((problems for seed in SEEDS if (problems := play(seed).problems)), ())
-    assert broken in map(property_of, found)
+    assert breaks in map(property_of, found)

@@ -110,6 +110,7 @@ def both(
     return cores
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("log", LOGS)
 def test_each_job_starts_and_ends_as_on_the_stack(log: str, policy: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -106,6 +105,8 @@ def report_to(path: str) -> None:
 
 def watch_processes() -> None:
     """Let the processes that this one starts from now on report to it."""
+    import tempfile  # the processes need none
+
     _noting.file = None
     os.environ[REFUSED] = str(Path(tempfile.gettempdir()) / f"refused-{os.getpid()}")
 
