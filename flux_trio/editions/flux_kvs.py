@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.codec import Codec, PayloadMessage, codec, has_key, of_other_edition
 from flux_trio.editions.common import CANCEL
 from flux_trio.editions.kvs import VALUE, VALUES, CommitValues, KvsWords, Lookup
 from flux_trio.formats import treeobj
@@ -234,10 +234,22 @@ class WatchStats(msgspec.Struct, frozen=True):
     count: int = msgspec.field(name="namespace-count")
 
 
-LOOKUP: Final = codec(LookupAt)
+def _read_lookup(message: PayloadMessage) -> LookupAt:
+    if has_key(message, "key") and not has_key(message, "flags", "namespace", "rootdir"):
+        raise of_other_edition(message, "classic")
+    return expect_payload(message, LookupAt)
+
+
+def _read_commit(message: PayloadMessage) -> Commit:
+    if has_key(message, "ops") and not has_key(message, "flags", "namespace"):
+        raise of_other_edition(message, "classic")
+    return expect_payload(message, Commit)
+
+
+LOOKUP: Final = Codec(codec(LookupAt).write, _read_lookup)
 FOUND: Final = codec(Found)
 FOUND_PLUS: Final = codec(FoundPlus)
-COMMIT: Final = codec(Commit)
+COMMIT: Final = Codec(codec(Commit).write, _read_commit)
 ROOT: Final = codec(Root)
 NAMESPACE: Final = codec(Namespace)
 GET_ROOT: Final = codec(GetRoot)

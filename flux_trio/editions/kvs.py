@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.codec import Codec, PayloadMessage, codec, has_key, of_other_edition
 from flux_trio.editions.common import CreditKey, Histogram
 from flux_trio.formats.meanings import JobId, KvsKey, KvsOp
-from flux_trio.messages import Payload, topics
+from flux_trio.messages import Payload, expect_payload, topics
 
 OpT = TypeVar("OpT")
 
@@ -184,8 +184,23 @@ class Stats(msgspec.Struct, frozen=True):
     commit_seconds: Histogram
 
 
+def _read_lookup(message: PayloadMessage) -> Lookup:
+    """Read what *current* asks in more keys, too, where it is the same: a value of `primary`."""
+    payload = message.payload if isinstance(message.payload, dict) else {}
+    is_value = payload.get("namespace", "primary") == "primary" and not payload.get("flags")
+    if not is_value or "rootdir" in payload:
+        raise of_other_edition(message, "current")
+    return expect_payload(message, Lookup)
+
+
+def check_is_classic(message: PayloadMessage) -> None:
+    """Raise FluxError(EPROTO) for a kvs.commit request of the edition *current*."""
+    if has_key(message, "flags", "namespace"):
+        raise of_other_edition(message, "current")
+
+
 COMMIT: Final[Codec[Commit[KvsOp]]] = codec(Commit)
-LOOKUP: Final = codec(Lookup)
+LOOKUP: Final = Codec(codec(Lookup).write, _read_lookup)
 VALUE: Final = codec(Value)
 LOOKUP_ALL: Final = codec(LookupAll)
 VALUES: Final = codec(Values)

@@ -168,6 +168,7 @@ class TestLookups:
     @pytest.mark.parametrize(
         ("payload", "errnum"),
         [
+            ({"flags": 0}, Errno.EPROTO),
             ({"key": "a", "flags": 0}, Errno.EPROTO),
             ({"key": "a", "namespace": "primary"}, Errno.EPROTO),
             ({"key": "a", "namespace": "no", "flags": 0}, Errno.ENOTSUP),
@@ -177,6 +178,10 @@ class TestLookups:
     )
     def test_bad_requests_are_refused(self, kvs: FluxKvs, payload: Any, errnum: int) -> None:
         assert kvs.one(asked("kvs.lookup", payload))[0] == errnum
+
+    def test_the_root_is_named_by_its_period(self, kvs: FluxKvs) -> None:
+        kvs.put("a", "1")
+        assert kvs.get(".") == (Errno.EISDIR, ".: is a directory")
 
     def test_our_indices_are_no_keys_of_primary(self, kvs: FluxKvs) -> None:
         kvs(asked("store.commit", {"ops": [["put", "active.1", ""], ["put", "a", "1"]]}))
@@ -191,6 +196,12 @@ class TestLookups:
 
 
 class TestCommits:
+    @pytest.mark.parametrize("dirent", [val("1"), directory({"b": val("1")})])
+    def test_a_treeobj_of_another_version_is_refused(self, kvs: FluxKvs, dirent: Any) -> None:
+        errnum, text = kvs.one(commit(op("a", {**dirent, "ver": 2})))
+        assert (errnum, text) == (Errno.EINVAL, "a: expected a treeobj of version 1, got 2")
+        assert kvs.get("a")[0] == Errno.ENOENT
+
     def test_a_put_replaces_a_directory_and_a_value_in_the_way(self, kvs: FluxKvs) -> None:
         kvs.put("a.b", "1")
         kvs.put("a", "2")

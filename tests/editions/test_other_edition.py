@@ -8,9 +8,14 @@ from typing import Any, Final
 
 import pytest
 
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.ops import Fetch
 from flux_trio.editions import CLASSIC, CURRENT, Edition
 from flux_trio.formats import ResourceSet
-from flux_trio.messages import Errno, FluxError, Request
+from flux_trio.messages import Errno, FluxError, Request, Response
+from flux_trio.store.executing import execute
+from flux_trio.store.stores import MemoryStore
+from tests.support.asking import OWNER_USERID, asked
 
 R: Final[dict[str, Any]] = ResourceSet.build([(0, 1, 0)], lambda rank: f"n{rank}").to_json()
 START: Final = {"id": 1, "userid": 1000, "jobspec": {}, "reattach": False}
@@ -66,3 +71,30 @@ def test_key_that_says_what_the_reader_knows_is_passed_over(
     """R of a start and of a SUCCESS is in the kvs as well, where classic has it alone."""
     codec = ALONE[what](CLASSIC)
     assert codec.read(Request("x.y", {**payload, "R": R})) == codec.read(Request("x.y", payload))
+
+
+@pytest.mark.parametrize(
+    ("reader", "topic", "payload"),
+    [
+        (CLASSIC, "kvs.lookup", {"key": "a", "namespace": "primary", "flags": 1}),
+        (CLASSIC, "kvs.lookup", {"key": "a", "namespace": "job-1", "flags": 0}),
+        (CLASSIC, "kvs.lookup", {"key": "a", "rootdir": {}, "flags": 0}),
+        (CLASSIC, "kvs.commit", {"namespace": "primary", "flags": 0, "ops": []}),
+        (CURRENT, "kvs.lookup", {"key": "a"}),
+        (CURRENT, "kvs.commit", {"ops": [["put", "a", "b"]]}),
+        (CURRENT, "kvs-watch.lookup", {"key": "a"}),
+    ],
+)
+def test_request_of_the_other_edition_to_the_kvs_is_refused_as_well(
+    reader: Edition, topic: str, payload: dict[str, Any]
+) -> None:
+    core, store = KvsCore(OWNER_USERID, reader), MemoryStore()
+    begun = [execute(store, each) for each in core.start(0.0) if isinstance(each, Fetch)]
+    (answer,) = core.turn(0.0, [*begun, asked(topic, payload, streaming="watch" in topic)])
+    writer = CURRENT if reader is CLASSIC else CLASSIC
+    assert isinstance(answer, Response)
+    assert answer.errnum == Errno.EPROTO
+    assert answer.payload == (
+        f"{topic}: payload: expected one of edition {reader.name}, which is spoken here, "
+        f"got one of edition {writer.name}"
+    )

@@ -278,6 +278,8 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         )
 
     def _commit(self, request: Request) -> None:
+        if request.topic == topics.KVS_COMMIT:
+            kvs.check_is_classic(request)
         asked = COMMIT.read(request)
         ops = asked.ops
         if len(ops) > COMMIT_OPS_MAX:

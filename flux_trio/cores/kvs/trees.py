@@ -50,8 +50,8 @@ def above(key: str) -> list[str]:
 def operations_of(asked: Sequence[flux_kvs.Operation]) -> list[Op]:
     """Return the operations of a commit, their keys normalized.
 
-    Raises FluxError: EINVAL for the root, EPROTO for no treeobj, ENOTSUP for one that is not
-    stored.
+    Raises FluxError: EINVAL for the root and for a treeobj of another version, EPROTO for no
+    treeobj, ENOTSUP for one that is not stored.
     """
     return [op for each in asked for op in _operations(each)]
 
@@ -60,6 +60,9 @@ def _operations(asked: flux_kvs.Operation) -> Iterable[Op]:
     key, found = normalized(asked.key), asked.dirent
     if not key:
         raise FluxError(Errno.EINVAL, f"key {asked.key!r}: the root can be neither put nor removed")
+    if isinstance(found, dict) and found.get("ver") != 1:
+        text = f"{key}: expected a treeobj of version 1, got {found.get('ver')!r:.80}"
+        raise FluxError(Errno.EINVAL, text)
     if asked.flags & ~flux_kvs.APPEND:
         text = f"{key}: flags: expected 0 or {flux_kvs.APPEND}, got {asked.flags}"
         raise FluxError(Errno.EPROTO, text)
@@ -160,7 +163,7 @@ def tree_of(found: TreeFound, key: str, flags: int) -> JsonObject:
 
     Raises FluxError: ENOENT, EISDIR, ENOTDIR, EINVAL for what is no link, EBADMSG, EMSGSIZE.
     """
-    value = found.value
+    key, value = key or ".", found.value
     if value is None and not found.is_dir:
         raise FluxError(Errno.ENOENT, f"{key}: no such key")
     if value is not None and not isinstance(value, str):
