@@ -12,7 +12,8 @@ import msgspec
 
 from flux_trio.editions.codec import Codec, PayloadMessage, codec, has_key, of_other_edition
 from flux_trio.editions.common import CANCEL
-from flux_trio.editions.kvs import VALUE, VALUES, CommitValues, KvsWords, Lookup
+from flux_trio.editions.kvs import LOOKUP as LOOKUP_CLASSIC
+from flux_trio.editions.kvs import VALUE, VALUES, CommitValues, KvsWords, Lookup, has_ops
 from flux_trio.formats import treeobj
 from flux_trio.formats.meanings import JobId, JsonObject, KvsKey
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
@@ -236,12 +237,13 @@ class WatchStats(msgspec.Struct, frozen=True):
 
 def _read_lookup(message: PayloadMessage) -> LookupAt:
     if has_key(message, "key") and not has_key(message, "flags", "namespace", "rootdir"):
+        LOOKUP_CLASSIC.read(message)
         raise of_other_edition(message, "classic")
     return expect_payload(message, LookupAt)
 
 
 def _read_commit(message: PayloadMessage) -> Commit:
-    if has_key(message, "ops") and not has_key(message, "flags", "namespace"):
+    if has_ops(message, list):
         raise of_other_edition(message, "classic")
     return expect_payload(message, Commit)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from flux_trio.editions.codec import Codec, PayloadMessage, codec, has_key, of_other_edition
+from flux_trio.editions.codec import Codec, PayloadMessage, codec, of_other_edition
 from flux_trio.editions.common import CreditKey, Histogram
 from flux_trio.formats.meanings import JobId, KvsKey, KvsOp
 from flux_trio.messages import Payload, expect_payload, topics
@@ -193,9 +193,15 @@ def _read_lookup(message: PayloadMessage) -> Lookup:
     return expect_payload(message, Lookup)
 
 
+def has_ops(message: PayloadMessage, kind: type[dict[str, Any]] | type[list[Any]]) -> bool:
+    """Return whether an operation of a kvs.commit request is an object, or an array; not empty."""
+    ops = message.payload.get("ops") if isinstance(message.payload, dict) else None
+    return isinstance(ops, list) and any(op and isinstance(op, kind) for op in ops)
+
+
 def check_is_classic(message: PayloadMessage) -> None:
     """Raise FluxError(EPROTO) for a kvs.commit request of the edition *current*."""
-    if has_key(message, "flags", "namespace"):
+    if has_ops(message, dict):
         raise of_other_edition(message, "current")
 
 

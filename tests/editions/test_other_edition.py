@@ -21,6 +21,7 @@ R: Final[dict[str, Any]] = ResourceSet.build([(0, 1, 0)], lambda rank: f"n{rank}
 START: Final = {"id": 1, "userid": 1000, "jobspec": {}, "reattach": False}
 HELD: Final = {"id": 1, "priority": 16, "userid": 1000, "t_submit": 5.0}
 GROWN: Final = {"type": "grow", "resources": R, "online": "0", "offline": ""}
+UNLINKED: Final = {"key": "a", "flags": 0, "dirent": None}
 ALONE: Final[dict[str, Callable[[Edition], Any]]] = {
     "hello": lambda edition: edition.sched_hello,
     "held": lambda edition: edition.held_job,
@@ -79,7 +80,7 @@ def test_key_that_says_what_the_reader_knows_is_passed_over(
         (CLASSIC, "kvs.lookup", {"key": "a", "namespace": "primary", "flags": 1}),
         (CLASSIC, "kvs.lookup", {"key": "a", "namespace": "job-1", "flags": 0}),
         (CLASSIC, "kvs.lookup", {"key": "a", "rootdir": {}, "flags": 0}),
-        (CLASSIC, "kvs.commit", {"namespace": "primary", "flags": 0, "ops": []}),
+        (CLASSIC, "kvs.commit", {"namespace": "primary", "flags": 0, "ops": [UNLINKED]}),
         (CURRENT, "kvs.lookup", {"key": "a"}),
         (CURRENT, "kvs.commit", {"ops": [["put", "a", "b"]]}),
         (CURRENT, "kvs-watch.lookup", {"key": "a"}),
