@@ -18,8 +18,12 @@ def caught(tree: ast.AST) -> Iterator[ast.expr | None]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler):
             yield node.type
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+        elif isinstance(node, ast.Call) and name_of(node.func).endswith("suppress"):
             yield from node.args
+
+
+def name_of(function: ast.expr) -> str:
+    return getattr(function, "attr", "") or getattr(function, "id", "")
 
 
 def is_broad(named: ast.expr | None) -> bool:

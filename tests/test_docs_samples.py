@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from docs.make_samples import DOCS, BadSample, filled, made, pages
 PAGE = DOCS / "howto" / "page.md"
 
 
+made_once = functools.cache(made)
+
+
 def shown(words: str) -> str:
-    return filled(PAGE, f"<!-- sample {words} -->\nold\n<!-- end of sample -->\n", made())
+    return filled(PAGE, f"<!-- sample {words} -->\nold\n<!-- end of sample -->\n", made_once())
 
 
 def test_the_pages_in_the_tree_have_the_samples_as_they_are() -> None:

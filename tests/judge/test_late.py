@@ -30,6 +30,7 @@ def judged(records: Sequence[Record], *, classic: bool = True) -> Judgement:
     return judge_trace(source, rules, load_clauses(), classic=classic)
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_trace_of_ours_without_its_beginning_breaks_nothing(name: str) -> None:
     trace = trace_of(name)

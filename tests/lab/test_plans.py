@@ -211,6 +211,7 @@ def test_number_that_no_world_can_have_is_refused_with_its_place(plan: Plan, sai
     assert_refused(plan, said)
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -83,6 +83,7 @@ def made(name: str, module: str) -> Fault:
     return fault(**{key: value for key, value in given.items() if key in fields})
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("name", "module"), NAMED)
 def test_every_property_holds_under_each_fault(name: str, module: str) -> None:
     fault = made(name, module)

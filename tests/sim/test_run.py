@@ -104,7 +104,8 @@ def trace_of(seed: int, depth: Depth = "stack") -> tuple[bytes, list[JobFacts]]:
     return b"\n".join(lines), result.jobs
 
 
-@pytest.mark.parametrize(("depth", "is_drawn"), [("cores", False), ("stack", True)])
+@pytest.mark.in_part(2)
+@pytest.mark.parametrize(("depth", "is_drawn"), [("stack", True), ("cores", False)])
 def test_seed_draws_the_order_on_the_stack_alone(depth: Depth, *, is_drawn: bool) -> None:
     """What may happen in any order."""
     (one, jobs), (other, jobs_other) = trace_of(1, depth), trace_of(2, depth)
@@ -239,7 +240,8 @@ def test_an_empty_workload_has_nothing_to_tell() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.in_part(2)
+@pytest.mark.parametrize("depth", ["stack", "cores"])
 def test_the_same_seed_gives_the_same_trace_in_another_process(depth: Depth) -> None:
     """Strings hash differently in each process: nothing may follow the order of a set of them."""
     program = (
