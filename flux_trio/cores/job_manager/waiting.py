@@ -242,6 +242,17 @@ Deferred: TypeAlias = (
 )
 
 
+def proposed_anew(waiting: Deferred) -> Deferred:
+    """Return what waits as it is for a scheduler that has not agreed to it, as another one has."""
+    match waiting:
+        case UpdateProposed(updating, _):
+            return UpdateProposed(updating, None)
+        case LifetimeProposed(_, _, end):
+            return ProposeExpiration(end)
+        case _:
+            return waiting
+
+
 # --- work on many jobs, some in each turn
 
 

@@ -6,18 +6,14 @@ What it asks, and what it is asked, in order:
     asks   job-manager.sched-hello  → the jobs that hold resources; R of each is read (`greeting`)
     asks   job-manager.sched-ready  → requests may come; the policy decides once a turn
     asked  sched.alloc              → DENY if it can never be met; ANNOTATE while it waits;
-                                      R is committed (`granting`), then SUCCESS
-    asked  sched.cancel             CANCEL answers the sched.alloc, and R is removed
+                                      R is committed (`granting`); SUCCESS when it is durable
+    asked  sched.cancel             CANCEL answers the sched.alloc; an R without SUCCESS is removed
     asked  sched.prioritize         the queue is sorted again (`reranking`)
     asked  sched.expiration         → nothing, or an error
     asked  sched.free               → the job's id, or nothing, as the edition has it (`freeing`)
 
 When the job manager has gone, all jobs are forgotten, and hello is said to the next one. An error
-response to acquire, hello or ready ends the scheduler.
-
-The scheduler acquires resources, learns by hello which are allocated (`greeting`), says ready, and
-then answers sched.alloc as its policy decides, when R is durable (`granting`). If the request is
-canceled before that, the answer is CANCEL and R is removed. Left out: resource groups other than
+response to acquire, hello or ready ends the scheduler. Left out: resource groups other than
 `default`.
 """
 

@@ -12,7 +12,7 @@ from flux_trio.config import QUEUE_KEY
 from flux_trio.cores.job_index import ended_at, mark_of, name_mark
 from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
 from flux_trio.cores.job_manager.jobs.snapshot import ActiveFacts, JobSnapshot
-from flux_trio.cores.job_manager.waiting import Deferred, LogEvent
+from flux_trio.cores.job_manager.waiting import Deferred, LogEvent, Proposal, proposed_anew
 from flux_trio.editions import rfc21
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event, FormatError, ResourceSet, apply_updates, parse_eventlog
@@ -109,6 +109,25 @@ class ActiveJob(ActiveFacts, Job):
         """
         if self.granted is not None and not self.granted.starttime:
             self.began = min(event.timestamp, now)
+
+    @property
+    def agreed_expiration(self) -> float | None:
+        """Return the expiration of the last resource-update; None if the one of R is in force.
+
+        An update to which a scheduler has agreed may wait for the answer of a hook: it counts.
+        """
+        for each in reversed(self.deferred or ()):
+            if isinstance(each, Proposal) and each.expiration is not None:
+                return each.expiration
+        return self.expiration
+
+    def propose_anew(self) -> None:
+        """Have a change that waits for the answer of a hook proposed to another scheduler.
+
+        It is not in force, so that scheduler may refuse it, whoever has agreed before.
+        """
+        if self.deferred is not None:
+            self.deferred = deque(proposed_anew(each) for each in self.deferred)
 
     def current_resources(self) -> ResourceSet | None:
         """Return R with the expiration of the last resource-update; None if R is not known."""

@@ -13,7 +13,7 @@ import math
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.jobs.active_job import BEGINNINGS, ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.scheduler.side import SchedulerSide, agreed_expiration
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.job_manager.waiting import LifetimeProposed, ProposeExpiration
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
@@ -61,7 +61,7 @@ class Lifetime(Part):
         resources = job.granted
         if job.state != JobState.RUN or resources is None:
             return
-        agreed = agreed_expiration(job)
+        agreed = job.agreed_expiration
         before = resources.expiration if agreed is None else agreed
         duration = job.current_jobspec()["attributes"]["system"].get("duration", 0)
         ends = [each for each in (duration and job.end_after(duration), end) if each]

@@ -20,7 +20,6 @@ them after its ready.
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
@@ -34,13 +33,7 @@ from flux_trio.cores.job_manager.queues.silence import SignsOfLife, Silence
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.job_manager.scheduler.grants import Grants
 from flux_trio.cores.job_manager.scheduler.housekeeping import Housekeeping
-from flux_trio.cores.job_manager.waiting import (
-    Deferred,
-    LifetimeProposed,
-    Proposal,
-    ProposeExpiration,
-    UpdateProposed,
-)
+from flux_trio.cores.job_manager.waiting import LifetimeProposed, Proposal, UpdateProposed
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import Codec, flux, rfc21, rfc27
@@ -277,7 +270,7 @@ class SchedulerSide(Part):
         for job in self._in_order():
             if job.state is _CLEANUP:  # it waits for a scheduler that frees its resources
                 self._ledger.dirty[job.id] = job
-            _ask_anew(job)
+            job.propose_anew()
             if _holds(job) and job.expiration is not None:
                 self._send_expiration(job.id, job.expiration)
             if job.state is JobState.RUN and job.jobspec_updates:
@@ -392,9 +385,7 @@ class SchedulerSide(Part):
                 return
             raise
         if kind is _SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
-            self._free(
-                answer.id, answer.R
-            )  # it was canceled meanwhile, so the grant is freed at once
+            self._free(answer.id, answer.R)  # it was canceled meanwhile
         elif kind is _SUCCESS:
             self.grants.judge(answer.id, answer.annotations or {}, answer.R)
         elif job is not None and (job.state is _SCHED or denies):
@@ -482,36 +473,6 @@ class SchedulerSide(Part):
             error = FluxError(response.errnum, response.error_text)
             text = f"job {jobid}: {topics.SCHED_EXPIRATION}: {error}"
             self._ledger.outbox.send(Log(Level.WARNING, text))
-
-
-def agreed_expiration(job: ActiveJob) -> float | None:
-    """Return the expiration of the last resource-update; None if the one of R is in force.
-
-    An update to which a scheduler has agreed may wait for the answer of a hook: it counts.
-    """
-    for each in reversed(job.deferred or ()):
-        if isinstance(each, Proposal) and each.expiration is not None:
-            return each.expiration
-    return job.expiration
-
-
-def _ask_anew(job: ActiveJob) -> None:
-    """Have a change that waits for the answer of a hook proposed to the scheduler that has come.
-
-    Another one has agreed, or there was none. It is not in force, so this one may still refuse it.
-    """
-    if job.deferred is not None:
-        job.deferred = deque(_question(each) for each in job.deferred)
-
-
-def _question(waiting: Deferred) -> Deferred:
-    match waiting:
-        case UpdateProposed(updating, _):
-            return UpdateProposed(updating, None)
-        case LifetimeProposed(_, _, end):
-            return ProposeExpiration(end)
-        case _:
-            return waiting
 
 
 def _holds(job: ActiveJob) -> bool:
