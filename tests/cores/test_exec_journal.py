@@ -121,6 +121,30 @@ def test_job_that_is_prepared_when_the_journal_begins_is_read_when_it_runs() -> 
     assert timers(script(script._kvs(lookup)))[-1] == START_AT + 60
 
 
+@pytest.mark.parametrize("begins_before", [True, False])
+def test_eventlog_of_a_job_to_reattach_is_read_again_if_the_journal_began_later(
+    begins_before: bool,
+) -> None:
+    """Once is enough if no update could be missed since it was asked for."""
+    script = ExecScript()
+    script.put_resources(7, resources(expiration=START_AT + 5))
+    (r,) = script.core.turn(START_AT, [start_request(7, simulated("60s"), reattach=True)])
+    log = job_key(7, "eventlog")
+    before = running(START_AT - 20)
+    longer = [*before, event("resource-update", expiration=START_AT + 30)]
+    script.kvs[log] = format_eventlog(longer if begins_before else before)
+    if begins_before:
+        begin_journal(script)
+    actions = script(script._kvs(r))
+    assert script.lookups == [job_key(7, "R"), log]
+    if not begins_before:
+        assert timers(actions)[-1] == START_AT + 5
+        script.kvs[log] = format_eventlog(longer)
+        actions = begin_journal(script)
+        assert script.lookups == [job_key(7, "R"), log, log]
+    assert timers(actions)[-1] == START_AT + 30
+
+
 def test_journal_that_a_full_inbox_refuses_is_asked_for_again() -> None:
     """Otherwise no update would be heard of, and nothing would say what is durable."""
     script = ExecScript()

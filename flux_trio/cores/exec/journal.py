@@ -120,6 +120,11 @@ class Journal(Part):
         elif job.phase is Phase.RUNNING:
             self._read_eventlog(job)
 
+    def eventlog_asked(self, job: Job) -> None:
+        """Note that the eventlog of a job that is prepared is read now, which may be enough."""
+        if self._follows:
+            self._early.pop(job.id, None)
+
     def began(self, job: Job) -> None:
         """Read the eventlog of a job that begins to run, if its start came before the journal."""
         if self._follows and job.id in self._early:

@@ -1,7 +1,8 @@
 """Reading what the KVS has of a job before it starts, or of a job that runs already.
 
 For a job that was allocated after the hello, R and the jobspec are enough. For an older job, and
-for a job to reattach, the eventlog and what an earlier exec service has left are read too.
+for a job to reattach, what an earlier exec service has left and the eventlog are read too: the
+eventlog last, since by then the journal has mostly begun, and it need not be read again.
 """
 
 from __future__ import annotations
@@ -147,16 +148,24 @@ class Preparing(Part):
         update = self._journal.pop_expiration(job.id)
         job.expiration = job.resources.expiration if update is None else update
         job.is_new = not job.reattach and self._manager.is_later(job.resources.starttime)
-        if job.simulation is None:
+        is_real, has_guest = job.simulation is None, job.guest is not None
+        if is_real:
             self._look_up(job, StoredKey.JOBSPEC)
-        if not job.is_new:
-            self._look_up(job, StoredKey.EVENTLOG)
-            if job.simulation is None or (self._guests.is_named and job.guest is None):
-                self._look_up(job, StoredKey.EXEC_LOG)
-                if job.simulation is None and job.guest is None:
-                    self._look_up(job, StoredKey.PLACES)
-        elif job.simulation is not None:
+        if not job.is_new and (is_real or (self._guests.is_named and not has_guest)):
+            self._look_up(job, StoredKey.EXEC_LOG)
+        if not job.is_new and is_real and not has_guest:
+            self._look_up(job, StoredKey.PLACES)
+        self._go_on(job)
+
+    def _go_on(self, job: Job) -> None:
+        """Read the eventlog once all else is read, or let a new job begin."""
+        if job.lookups:
+            return
+        if job.is_new:
             self._begin(job)
+        else:
+            self._journal.eventlog_asked(job)
+            self._look_up(job, StoredKey.EVENTLOG)
 
     def _read_past(self, job: Job, key: StoredKey, text: str) -> None:
         try:
@@ -180,8 +189,10 @@ class Preparing(Part):
             what = ENVIRONMENT if key is StoredKey.JOBSPEC else EVENTLOGS
             self._starts.fail(job, f"{what} cannot be read: {error}")
             return
-        if not job.lookups:
+        if key is StoredKey.EVENTLOG:
             self._begin(job)
+        else:
+            self._go_on(job)
 
     def _begin(self, job: Job) -> None:
         if self._guests.is_named:
