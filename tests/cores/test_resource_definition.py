@@ -11,7 +11,7 @@ from flux_trio.config import ResourceEntry
 from flux_trio.cores.resource import ResourceCore, inventory_from_config
 from flux_trio.cores.resource.definition import FileRead, Kept, ReadFile
 from flux_trio.cores.turns import Exit
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import Idset, ResourceSet, parse_eventlog
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import asked, gone
 from tests.support.resource_script import INVENTORY, acquire, drain
@@ -215,6 +215,17 @@ def test_a_new_expiration_is_an_event_and_stands_in_r() -> None:
     )
     again = Kvs("read", kvs.values)
     assert again.told.expiration == 60.0
+
+
+def test_no_event_is_earlier_than_a_new_expiration_if_the_clock_is_set_back() -> None:
+    kvs = Kvs("written")
+    kvs(asked("resource.expiration-update", {"expiration": 60.0}), now=30.0)
+    kvs(drain("1"), now=10.0)
+    events = parse_eventlog(kvs.values["resource.eventlog"])
+    assert [(each.name, each.timestamp) for each in events[-2:]] == [
+        ("resource-update", 30.0),
+        ("drain", 30.0),
+    ]
 
 
 def test_a_drain_after_a_reload_is_of_the_new_hosts() -> None:

@@ -148,6 +148,10 @@ class Administration(Part):
             except FormatError as error:
                 raise error.at(f"line {number}") from None
 
+    def stamp(self, now: float) -> float:
+        """Return the time for the next event: the clock may have been set back since the last."""
+        return max(now, self.stamped)
+
     def apply(self, event: Event) -> None:
         """Fold one event. Raises FormatError."""
         self.stamped = event.timestamp

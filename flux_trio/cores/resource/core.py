@@ -310,8 +310,9 @@ class ResourceCore(
         if self._definition.kept is None:
             self._outbox.send(respond(request))
             return
-        stamp = max(self._outbox.now, self._administration.stamped)  # the clock may be set back
+        stamp = self._administration.stamp(self._outbox.now)
         event = Event(stamp, UPDATE, {"expiration": expiration})
+        self._administration.apply(event)
         self._outbox.send_all(self._journal.told(event))
         logged: KvsOp = ["append", EVENTLOG_KEY, format_event(event)]
         self._outbox.ask_kvs(self._definition.written(logged), DefinitionWritten(request))
@@ -433,7 +434,7 @@ class ResourceCore(
         """
         if self._committing or not self._replayed:
             return
-        now = max(now, self._administration.stamped)  # the clock may have been set back
+        now = self._administration.stamp(now)
         if both := self._administration.drains.targets & self._groups.exclude:
             event = self._administration.drains.undrain(now, both)
             assert event is not None  # all of them are drained
@@ -515,7 +516,7 @@ class ResourceCore(
             self._note(_noted(OFFLINE), Idset.parse(targets))
             reason = f": {down.reason}" if down.reason else ""
             self._outbox.send(Log(Level.WARNING, f"targets {targets} are down{reason}"))
-        stamp = max(now, self._administration.stamped)  # the clock may have been set back
+        stamp = self._administration.stamp(now)
         if self._checks is not None:
             self._begin_checks(now)
         elif (event := self._administration.stop_checking(stamp)) is not None:
