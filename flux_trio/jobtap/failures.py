@@ -91,6 +91,8 @@ def describe(error: BaseException) -> str:
 def _text_of(error: BaseException) -> str:
     if isinstance(error, Reject) and _reason_of(error) is None:
         return f"expected a reason in words, got {reprlib.repr(_given_reason(error))}"
+    if isinstance(error, BaseExceptionGroup):  # of a nursery: its own text names no cause
+        return f"{error}: {'; '.join(map(describe, error.exceptions))}"
     return str(error)
 
 

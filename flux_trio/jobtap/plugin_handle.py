@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
@@ -49,6 +50,18 @@ class PluginHandle:
     def __init__(self, host: HandleHost, loaded: Loaded) -> None:
         self._host = host
         self._loaded = loaded
+        self._thread = threading.get_ident()
+
+    def _check_thread(self) -> None:
+        """Raise NotAllowed in another thread than the job manager's.
+
+        What wakes a task of Trio there is half done when it fails, and nobody wakes the task again.
+        """
+        if threading.get_ident() != self._thread:
+            raise NotAllowed(
+                f"plugin {self._loaded.name}: expected a call in the job manager's thread, got one"
+                f" in {threading.current_thread().name}: use trio.from_thread.run_sync there"
+            )
 
     # --- what job handles ask (`JobHost`)
 
@@ -66,6 +79,7 @@ class PluginHandle:
 
     def _check_is_there(self) -> None:
         """Raise NotAllowed for a plugin that is gone: a task of it was abandoned and goes on."""
+        self._check_thread()
         if self._loaded.is_gone:
             raise NotAllowed(f"plugin {self._loaded.name} is removed")
 
@@ -83,6 +97,7 @@ class PluginHandle:
             yield from pending.posts_to(view.id)
 
     def allocate(self, question: AskHook | None, resource_set: dict[str, Any]) -> None:
+        self._check_thread()
         pending = self._host.pending_question
         if pending is None or pending.question is not question or question.topic != _SCHED:
             raise NotAllowed(f"a job is allocated in its {_SCHED} only")
@@ -113,6 +128,7 @@ class PluginHandle:
         return now is not None and now.state != JobState.INACTIVE
 
     def unsubscribe(self, jobid: int) -> None:
+        self._check_thread()
         self._host.unsubscribe(jobid, self._loaded.name)
 
     # --- what its tracker asks
@@ -155,9 +171,11 @@ class PluginHandle:
         return wait_s_max(self._host.given.now)
 
     def log(self, level: int, text: str) -> None:
+        self._check_thread()
         self._host.given.log(Level(level), readable(f"{self._loaded.name}: {text}"))
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        self._check_thread()
         if self._loaded.is_removed:
             raise NotAllowed(f"plugin {self._loaded.name} is removed")
         if not callable(function):
@@ -165,13 +183,16 @@ class PluginHandle:
         self._host.start_task(self._loaded, function, args)
 
     def call(self, topic: str, args: Any = None) -> Any:
+        self._check_thread()
         return self._host.call(topic, args)
 
     async def rpc(self, topic: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+        self._check_thread()
         asked = None if payload is None else plain(payload, topic, ANSWER_BYTES_MAX)
         return await self._host.given.rpc(topic, asked)
 
     def listen(self, topic: str, *, wanted: bool) -> None:
+        self._check_thread()
         patterns = [pattern for pattern, _ in self._loaded.handlers.topics]
         if topic not in patterns:
             raise NotAllowed(f"no handler of {topic!r}: there are {', '.join(patterns) or 'none'}")

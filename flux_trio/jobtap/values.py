@@ -131,7 +131,9 @@ TEXT_CHARS_MAX: Final = 2000  # of an error of a plugin
 
 
 def plain(value: Mapping[str, Any], what: str, bytes_max: int = BYTES_MAX) -> dict[str, Any]:
-    """Return a copy of `value` through JSON. Raises NotAllowed if JSON cannot represent it."""
+    """Return a copy of `value` through JSON. Raises NotAllowed if it is no JSON object."""
+    if not isinstance(value, Mapping):
+        raise NotAllowed(f"{what}: {expected_text('a JSON object', value)}")
     given = dict(value)
     try:
         check_object(given)

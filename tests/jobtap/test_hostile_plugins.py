@@ -48,7 +48,11 @@ class Nothing:
         (Own("mine"), "Own: mine"),
         (GeneratorExit("g"), "GeneratorExit: g"),
         (asyncio.CancelledError("elsewhere"), "CancelledError: elsewhere"),
-        (BaseExceptionGroup("all", [SystemExit(3)]), "BaseExceptionGroup: all (1 sub-exception)"),
+        (
+            BaseExceptionGroup("all", [SystemExit(3), Untold()]),
+            "BaseExceptionGroup: all (2 sub-exceptions): SystemExit: 3;"
+            " Untold: (its text cannot be told: RuntimeError)",
+        ),
         (Untold(), "Untold: (its text cannot be told: RuntimeError)"),
         (ValueError(SURROGATE), "ValueError: a\\ud800b"),
     ],
@@ -181,6 +185,18 @@ async def test_what_is_no_json_is_refused_at_the_call(call: str, value: dict[Any
     async with rig(handling(PRIORITY, do)) as r:
         assert r.answer().operations == ()
         assert len(met) == 1
+
+
+@pytest.mark.parametrize("call", ["post", "annotate", "update", "allocate"])
+@pytest.mark.parametrize("value", ["text", [1], 5], ids=repr)
+async def test_what_is_no_object_is_told_as_what_it_is(call: str, value: Any) -> None:
+    def do(job: jobtap.Job) -> None:
+        job.post("memo", value) if call == "post" else getattr(job, call)(value)
+
+    async with rig(handling(PRIORITY, do)) as r:
+        error = r.answer().error or ""
+        assert "NotAllowed" in error
+        assert error.endswith(f": expected a JSON object, got {value!r}")
 
 
 @pytest.mark.parametrize("name", [5, "", "a\nb", SURROGATE])
@@ -323,6 +339,67 @@ async def test_task_that_is_no_async_function_is_told(autojump_clock: MockClock)
     async with rig(Wrong()) as r:
         await trio.testing.wait_all_tasks_blocked()
         assert "expected an async function, got one that returned 5" in r.logged[0]
+
+
+# --- threads
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda job: job.post("memo"),
+        lambda job: job.set_priority(5),
+        lambda job: job.annotate({"a": 1}),
+        lambda job: job.allocate({}),
+        lambda job: job.subscribe(),
+        lambda job: job.unsubscribe(),
+        lambda job: job.plugin.reprioritize_all(),
+        lambda job: job.plugin.log(6, "hello"),
+        lambda job: job.plugin.start_soon(trio.sleep, 1),
+        lambda job: job.plugin.call("own.topic"),
+        lambda job: job.plugin.listen(PRIORITY),
+        lambda job: trio.run(job.plugin.rpc, "nosuch.topic"),
+    ],
+)
+async def test_call_in_another_thread_is_refused_before_it_does_anything(
+    call: Callable[[jobtap.Job], object],
+) -> None:
+    jobs: list[jobtap.Job] = []
+    met: list[str] = []
+
+    def in_thread() -> None:
+        with pytest.raises(NotAllowed) as refused:
+            call(jobs[0])
+        met.append(str(refused.value))
+
+    async with rig(handling(PRIORITY, lambda job: jobs.append(job))) as r:
+        assert r.answer().error is None
+        await trio.to_thread.run_sync(in_thread)
+        assert met[0].startswith(
+            "plugin a: expected a call in the job manager's thread, got one in"
+        )
+        assert (r.posted, r.logged, r.called) == ([], [], [])
+
+
+async def test_thread_reaches_the_job_manager_by_way_of_trio() -> None:
+    ended = trio.Event()
+
+    class Threads(jobtap.Plugin):
+        name = "a"
+
+        @jobtap.on(PRIORITY)
+        async def priority(self, job: jobtap.Job) -> None:
+            await trio.to_thread.run_sync(self.in_thread, job)
+            ended.set()
+
+        def in_thread(self, job: jobtap.Job) -> None:
+            trio.from_thread.run_sync(job.annotate, {"a": 1})
+
+    async with rig(Threads()) as r:
+        assert r.ask() is None
+        await ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert r.answers[0].answer.operations == (Annotate(JOB.id, {"a": 1}, "a"),)
 
 
 # --- what it answers
