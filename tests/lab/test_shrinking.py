@@ -9,6 +9,7 @@ from flux_trio.lab import Crash, JobPlan, Plan, When, draw_plan, shrink
 from flux_trio.lab.catalogue import CrashTogether
 from flux_trio.lab.catalogue.places import Module
 from flux_trio.lab.plans.files import check_plan
+from flux_trio.lab.plans.workload import OwnerRequest
 from flux_trio.lab.stories.shrinking import RUNS_MAX
 from flux_trio.messages import topics
 
@@ -90,3 +91,23 @@ def test_crash_of_several_modules_becomes_that_of_the_one_that_matters(
 
     small = shrink(Plan(seed=1, jobs=(JobPlan(),), faults=(together,)), "", breaks).plan
     assert small.faults == (Crash("job-manager", when),)
+
+
+@pytest.mark.parametrize("needs_message", [False, True])
+def test_request_at_a_late_message_keeps_no_job_that_only_brings_the_message(
+    needs_message: bool,
+) -> None:
+    when = When(topics.JOB_SUBMIT, nth=8, side="send", type="response")
+    asked = OwnerRequest(0.0, "cancel", job=1, when=when)
+    plan = Plan(seed=1, jobs=(JobPlan(),) * 8, actions=(asked,))
+
+    def breaks(tried: Plan) -> bool:
+        return any(
+            each.when.nth <= len(tried.jobs) if each.when else not needs_message
+            for each in tried.actions
+        )
+
+    small = shrink(plan, "", breaks).plan
+    assert len(small.jobs) == 1
+    first = msgspec.structs.replace(when, nth=1)
+    assert [each.when for each in small.actions] == [first if needs_message else None]

@@ -194,10 +194,12 @@ def _of_machine(name: str, plan: Plan) -> Iterator[Plan]:
 
 
 def _plainings(plan: Plan) -> Iterator[Edit]:
-    """Edits by which the machine, all jobs, a job or a fault get plainer."""
+    """Edits by which the machine, all jobs, a job, a request or a fault get plainer."""
     yield from (_of_machine_plain, _with_plain_jobs)
     for place in range(len(plan.jobs)):
         yield partial(_with_plain_job, place)
+    for place in range(len(plan.actions)):
+        yield partial(_with_simpler_moment, place)
     for place in range(len(plan.faults)):
         yield partial(_with_simpler_fault, place)
 
@@ -232,6 +234,21 @@ def _with_plain_job(place: int, plan: Plan) -> Iterator[Plan]:
 
 def _plain(job: JobPlan) -> JobPlan:
     return JobPlan(urgency=job.urgency or 16)
+
+
+def _with_simpler_moment(place: int, plan: Plan) -> Iterator[Plan]:
+    """The plan with a request at its time, or at an earlier one of the messages that it waits for.
+
+    Those jobs have to stay whose messages are counted.
+    """
+    request = plan.actions[place]
+    if request.when is None:
+        return
+    for when in chain((None,), _simpler(request.when)):
+        changed = msgspec.structs.replace(request, when=when)
+        yield msgspec.structs.replace(
+            plan, actions=(*plan.actions[:place], changed, *plan.actions[place + 1 :])
+        )
 
 
 def _with_simpler_fault(place: int, plan: Plan) -> Iterator[Plan]:
