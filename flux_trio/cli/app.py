@@ -189,11 +189,11 @@ def _drop_what_cannot_be_written() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of standard streams that the shell closed (`>&-`)."""
+    """Open /dev/null in place of standard streams that the shell closed (`<&-`, `>&-`)."""
     fill_standard_descriptors()
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _escape_what_cannot_be_shown() -> None:

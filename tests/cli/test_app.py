@@ -290,6 +290,29 @@ def test_command_whose_standard_output_is_closed_or_full_has_no_traceback(words:
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["check", "-"], "got nothing"),
+        (["bulksubmit", "--dry-run", "echo"], "no jobs provided for bulk submission"),
+        (["submit", "--dry-run", "--jobspec", "-"], "jobspec: expected a JSON object"),
+        (["top"], "no instance runs in "),
+        (["job", "id"], ""),
+    ],
+)
+def test_standard_input_that_is_closed_is_empty(words: list[str], said: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "flux_trio", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (said in done.stderr) if said else done.stderr == ""
+    assert "Traceback" not in done.stderr
+
+
 def test_collector_waits_for_more_objects_than_imports_create_and_is_left_as_it_was() -> None:
     before, seen = gc.get_threshold(), list[int]()
 

@@ -27,12 +27,7 @@ END_S: Final = 1.0  # the end of a job is known within this time
 
 
 def input_to_forward() -> int | None:
-    """Return the descriptor of standard input, or None if it is not sent to the job.
-
-    Call this before any file is opened: a file would get the number of a closed descriptor.
-    """
-    if sys.stdin is None:  # closed
-        return None
+    """Return the descriptor of standard input, or None if it is not sent to the job."""
     try:
         descriptor = sys.stdin.fileno()
         found = os.fstat(descriptor)

@@ -36,9 +36,7 @@ _OVER: Final = (JobEvent.START.value, JobEvent.FINISH.value, JobEvent.CLEAN.valu
 def is_interactive() -> bool:
     """Whether the three standard streams are a terminal and the status line is not switched off."""
     quiet = "FLUX_ATTACH_NONINTERACTIVE" in os.environ
-    return not quiet and all(
-        each is not None and each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)
-    )
+    return not quiet and all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
 
 
 class StatusLine:

@@ -341,7 +341,7 @@ def prompt(trace: BinaryIO | None = None) -> Prompt | None:
 
     If the trace comes from standard input (`/dev/stdin`), there are no commands there.
     """
-    if sys.stdin is None or (trace is not None and _is_stdin(trace)):
+    if trace is not None and _is_stdin(trace):
         return None
     if not sys.stdin.isatty():
         return Prompt(Script(sys.stdin))
