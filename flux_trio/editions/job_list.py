@@ -330,7 +330,10 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class InfoStats(msgspec.Struct, frozen=True):
-    """What job-info.stats-get counts: open lookups and streams. `update_lookups` is from before."""
+    """What job-info.stats-get counts: open lookups and streams.
+
+    `update_lookups` is always 0: flux-core tells it, and counts it no more.
+    """
 
     lookups: int
     watchers: int

@@ -121,7 +121,7 @@ class PluginHost(Dispatcher):
             await self._enter(plugin, conf, path, [])
         else:
             removed = await self._enter(plugin, conf, path, gone)
-        del gone
+        del gone  # else it keeps the plugins whose memory is given back
         _give_back(removed)
         return removed
 

@@ -117,6 +117,7 @@ class Ledger(Commits):
             self.stored_bytes,
             self.namespace_bytes,
         )
+        self._kept = (self.stored_bytes, self.asked_bytes, self.namespace_bytes)  # in the kvs
         self.running = {}
         self.jobspecs = Jobspecs()
         self.ninactive = 0
@@ -375,14 +376,12 @@ class Ledger(Commits):
 
     def stored_of_job(self, job: ActiveJob) -> int:
         """Return about how many bytes are stored of an active job of a guest."""
-        kinds = (self.stored_bytes, self.asked_bytes, self.namespace_bytes)
-        return JOB_BYTES + sum(each.of_job(job.id) for each in kinds)
+        return JOB_BYTES + sum(each.of_job(job.id) for each in self._kept)
 
     def stored_of_user(self, userid: int) -> int:
         """Return about how many bytes are stored of the active jobs of a guest."""
         jobs, _ = self.users.of(userid)
-        kinds = (self.stored_bytes, self.asked_bytes, self.namespace_bytes)
-        return JOB_BYTES * jobs + sum(each.of_user(userid) for each in kinds)
+        return JOB_BYTES * jobs + sum(each.of_user(userid) for each in self._kept)
 
     def _count_memos(self, job: ActiveJob) -> None:
         """Count the memos of a job, of users and plugins."""
