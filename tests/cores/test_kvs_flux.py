@@ -17,6 +17,7 @@ from flux_trio.editions.flux_kvs import APPEND, READLINK, WAITCREATE, WATCH
 from flux_trio.formats import job_key
 from flux_trio.formats.treeobj import directory, dirref, link, val
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
+from flux_trio.store import trees
 from flux_trio.store.executing import execute
 from flux_trio.store.stores import MemoryStore
 from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest, gone
@@ -188,6 +189,20 @@ class TestLookups:
         assert kvs.get(".", 1) == (0, {"val": directory({"a": val("1")})})
         assert kvs.get("active.1")[0] == kvs.put("active.1", "x")[0] == Errno.EINVAL
 
+    @pytest.mark.parametrize(("bound", "most"), [("ENTRIES_MAX", 2), ("VALUE_BYTES_MAX", 0)])
+    def test_a_directory_with_too_much_in_it_is_not_listed(
+        self, kvs: FluxKvs, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+    ) -> None:
+        for key in ("d.a", "d.b", "d.c.x"):
+            kvs.put(key, "1")
+        entries = {"a": val("1"), "b": val("1"), "c": directory({})}
+        assert kvs.get("d", 1) == (0, {"val": directory(entries)})
+        monkeypatch.setattr(trees, bound, most)
+        errnum, text = kvs.one(lookup("d", 1))
+        assert (errnum, text.partition(":")[0]) == (Errno.EMSGSIZE, "d")
+        assert kvs.get("d")[0] == Errno.EISDIR
+        assert kvs.get("d.a") == (0, {"val": val("1")})
+
     def test_output_in_pieces_is_one_value(self, kvs: FluxKvs) -> None:
         key = job_key(1, "guest.output")
         pieces = [["put", key, "a"], ["put", f"{key}.1", "b"], ["put", f"{key}.2", "c"]]
@@ -317,6 +332,16 @@ class TestNamespaces:
         assert kvs.one(remove)[0] == kvs.one(remove)[0] == 0
         assert kvs.get("a", namespace="n")[0] == Errno.ENOTSUP
         assert kvs.store.dir("kvs-contents") == []
+
+    def test_the_root_of_an_empty_one_is_that_of_the_empty_directory(self, kvs: FluxKvs) -> None:
+        """The blobref is flux-core's: SHA-1 of the treeobj of an empty directory."""
+        kvs(create("n", root="sha1-c0a9faf907dda6216fd73bf81d0b3b21a1a8cb91"))
+        ask = asked("kvs.getroot", {"namespace": "n"})
+        _, before = kvs.one(ask)
+        assert (before["rootseq"], before["rootref"]) == (0, EMPTY_ROOT)
+        kvs.put("a", "1", namespace="n")
+        _, after = kvs.one(ask)
+        assert (after["rootseq"], after["rootref"] == EMPTY_ROOT) == (1, False)
 
     def test_snapshots_and_other_hashes_are_refused(self, kvs: FluxKvs) -> None:
         for root in ("sha256-1", "sha1-" + 40 * "0"):
