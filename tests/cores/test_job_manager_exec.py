@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flux_trio.config import Config
 from flux_trio.messages import Response
 from flux_trio.protocols import JobState
 from tests.support.manager_script import ManagerScript, start_answer
@@ -80,6 +81,25 @@ def test_takeover_is_refused_while_a_start_is_outstanding(
     ]
     m.execute(1, *([] if "finish" in said else ["finish"]), "release final")
     assert m.attach_exec("sim-exec") == HELLO_OF_ANOTHER
+
+
+def test_in_current_another_service_takes_over_what_is_outstanding() -> None:
+    """32.hello.6, 32.hello.8 as today's text has them: `reattach` is for what has started."""
+    m = ManagerScript(config=Config(edition="current"))
+    m.attach_sched()
+    m.attach_exec()
+    m.submit(1, 2)
+    m.alloc(1)
+    m.alloc(2)
+    m.execute(1, "start")
+    assert m.attach_exec("sim-exec")[1:] == [
+        *HELLO_OF_ANOTHER,
+        "sim-exec.start 1 reattach",
+        "sim-exec.start 2",
+    ]
+    m.execute(1, "finish 256", service="job-exec")  # its answers are void
+    m.execute(1, "reattached", "finish 512", "release final", service="sim-exec")
+    assert [each.context for each in m.log(1) if each.name == "finish"] == [{"status": 512}]
 
 
 # --- start
