@@ -218,6 +218,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "COPIES_MAX", 2)
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_each_end_is_told_once_and_output_is_whole_in_every_order(seed: int) -> None:
     world = World(seed)

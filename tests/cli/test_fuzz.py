@@ -99,6 +99,7 @@ def test_each_broken_property_has_one_story_when_it_keeps_going(
     assert named == [each["property"] for each in report["broken"]]
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("hardly_shrinking")
 def test_test_of_a_story_passes_once_the_mistake_is_mended(tmp_path: Path, breaking: int) -> None:
     fuzz("--seeds", f"{breaking}:{breaking + 1}", *HERE, "-o", tmp_path)

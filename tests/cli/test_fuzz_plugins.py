@@ -131,8 +131,9 @@ class Choosy(jobtap.Plugin):
 """
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("hardly_shrinking")
-@pytest.mark.parametrize("depth", [pytest.param("cores", marks=pytest.mark.gate), "stack"])
+@pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_plugins_of_a_configuration_get_their_conf(tmp_path: Path, depth: str) -> None:
     choosy, config = tmp_path / "choosy.py", tmp_path / "site.toml"
     choosy.write_text(CHOOSY)

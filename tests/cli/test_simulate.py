@@ -353,6 +353,7 @@ def test_report_without_plotly_is_refused_before_the_runs(monkeypatch: pytest.Mo
     )
 
 
+@pytest.mark.gate
 @pytest.mark.real
 def test_plugin_that_loops_ends_the_command_with_the_other_figures(tmp_path: Path) -> None:
     endless, config = tmp_path / "endless.py", tmp_path / "config.toml"

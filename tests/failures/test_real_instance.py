@@ -139,6 +139,7 @@ def test_shell_host_that_is_killed_leaves_its_jobs_and_the_next_one_sees_their_e
     assert started.read_text() == "x\n"
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [("{}.record", b'["ended",0,1280]', b'["ended",0,0]'), ("{}.0.out", b"well", b"wall")],

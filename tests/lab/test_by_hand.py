@@ -230,6 +230,7 @@ def test_outcome_that_is_asked_for_again_is_the_same() -> None:
     assert world.outcome() is world.outcome()
 
 
+@pytest.mark.in_part(3)
 @DEPTHS
 @pytest.mark.parametrize("module", ["job-manager", "job-ingest"])
 @pytest.mark.parametrize("state", [None, JobState.RUN])
