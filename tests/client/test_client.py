@@ -25,6 +25,7 @@ from flux_trio.client import (
     open_client,
 )
 from flux_trio.messages import Errno, FluxError, LocalProtocolError, topics
+from flux_trio.protocols import JobFlag
 from tests.support.small_instance import OLD_INFO, TOKEN, SmallInstance
 
 Run = Callable[[Callable[[Client], Awaitable[None]]], None]
@@ -179,6 +180,21 @@ def test_jobs_are_submitted_one_by_one_and_many_at_a_time(
     run(test)
     assert instance.topics()[0] == topics.BROKER_INFO  # which edition has which numbers of flags
     assert instance.requests[1].payload == {"jobspec": {"version": 1}, "urgency": 3, "flags": 1}
+
+
+def test_flags_have_the_numbers_of_the_instances_edition(
+    run: Run, instance: SmallInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance, "info", {**OLD_INFO, "edition": "current"})
+
+    async def test(client: Client) -> None:
+        for flag in JobFlag:
+            await client.submit({"version": 1}, flags=flag)
+
+    run(test)
+    submitted = [each.payload for each in instance.requests if each.topic == topics.INGEST_SUBMIT]
+    flags = [payload["flags"] for payload in submitted if isinstance(payload, dict)]
+    assert flags == [2, 4, 8]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from flux_trio.transports import (
 from flux_trio.transports.websocket import WebSocketWire
 
 TOKEN = "sesame"
-OLD_INFO = {"level": 0, "version": "0.0.1"}  # without `requester`
+OLD_INFO: dict[str, Any] = {"level": 0, "version": "0.0.1"}  # without `requester`
 
 
 class SmallInstance:
@@ -46,6 +46,7 @@ class SmallInstance:
         self.uri = ""
         self.local_uri = ""
         self.known_users = True
+        self.info = OLD_INFO  # the answer to broker.info
         self.requests: list[Request] = []
         self.connections = 0
         self._served = threading.Condition()
@@ -100,7 +101,7 @@ class SmallInstance:
                 await wire.socket.ping()
                 connection.send_nowait(respond(request) or Event("never"))
             case topics.BROKER_INFO, _:
-                connection.send_nowait(respond(request, OLD_INFO) or Event("never"))
+                connection.send_nowait(respond(request, self.info) or Event("never"))
             case _:
                 paced = request.topic in ("test.paced", "test.paced-credit")
                 for message in self._take_paced(request) if paced else self._answers(request):
