@@ -174,6 +174,22 @@ def test_a_wrong_configuration_is_one_line_that_names_the_key(
     assert_refused(message.format(config=path), "--config", path)
 
 
+@pytest.mark.parametrize(("stored", "asked"), [("current", "classic"), ("classic", "current")])
+def test_a_directory_of_the_other_edition_is_left_as_it_is(
+    tmp_path: Path, stored: str, asked: str
+) -> None:
+    directory = tmp_path / "state"
+    directory.mkdir(mode=0o700)
+    (directory / "edition").write_text(f"{stored}\n")
+    (directory / "state.sqlite").write_bytes(b"as it is")
+    assert_refused(
+        f"{directory} has the state of an instance of edition {stored}, and this one would speak "
+        f"{asked}. Nothing was converted: start with --edition {stored}",
+        *("--edition", asked, "--statedir", directory),
+    )
+    assert (directory / "state.sqlite").read_bytes() == b"as it is"
+
+
 def assert_refused(message: str, *args: str | Path) -> None:
     """`start` does not, says why in one line, and does not run the command."""
     done = in_this_process("start", *args, "sh", "-c", "exit 99")
