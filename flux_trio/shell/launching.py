@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from contextlib import contextmanager, suppress
@@ -61,6 +62,8 @@ class Launcher:
                 stdin, stdout, stderr = files
                 if says:
                     os.write(stderr, says.encode(errors="surrogateescape"))
+                if not argv[0]:  # Popen would try the directories of PATH, and be refused
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
                 return subprocess.Popen(
                     argv,
                     stdin=stdin,

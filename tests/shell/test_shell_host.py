@@ -85,6 +85,7 @@ async def test_output_of_each_task_is_in_files_of_its_own(common_shell: Shell) -
 COMMANDS = {
     "/no/such/command": (32512, "No such file or directory"),
     "no-such-command": (32512, "No such file or directory"),
+    "": (32512, "No such file or directory"),
     "/etc/passwd": (32256, "Permission denied"),
     "nul\0": (32256, "embedded null byte"),
 }
