@@ -76,6 +76,7 @@ def test_broken_property_is_told_as_a_small_story(tmp_path: Path, breaking: int)
 
 
 @pytest.mark.gate
+@pytest.mark.usefixtures("hardly_shrinking")
 def test_each_broken_property_has_one_story_when_it_keeps_going(
     tmp_path: Path, breaking: int
 ) -> None:
