@@ -159,11 +159,16 @@ def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("invariant.freed-once", FREED, views=[GRANTS, LINK, SCHED_JOBS])
 def an_allocation_is_freed_once(record: Record, seen: Seen) -> Finding:
-    jobid = job_id(record)
-    if not link_of(seen).is_up or jobid is None:
+    """While a hello is on its way, a free is for the scheduler before it, and nothing is kept of
+    what that one was told.
+    """
+    jobid, link = job_id(record), link_of(seen)
+    if not link.is_up or jobid is None:
         return None
     if seen.at(GRANTS, jobid) is not None:
         return True
+    if link.hello_sent > link.hello:
+        return None
     if sched_job(seen, jobid).held:
         return None  # what it holds is not in the trace
     text = f"job {jobid}: sched.free, and by the messages it holds no resources"
