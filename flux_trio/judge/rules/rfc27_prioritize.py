@@ -18,8 +18,8 @@ from flux_trio.judge.checks.shapes import (
     require_silence,
 )
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
-from flux_trio.judge.engine.selector import RECV, errnum, job_id, payload, received, sent
-from flux_trio.judge.engine.view import Seen
+from flux_trio.judge.engine.selector import RECV, errnum, job_id, logged, payload, received, sent
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.durable import DURABLE, is_durable, is_overdue
 from flux_trio.judge.views.eventlogs import LOG
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
@@ -86,14 +86,25 @@ def _pairs(record: Record) -> Iterable[tuple[Any, Any]]:
     return [(each[0], each[1]) for each in arrays(_jobs(record), 2)]
 
 
-@RULES.judge("27.prioritize.4", SENT, views=[LIFE, LOG, ASKED])
+RESTARTED: Final = view(
+    "restarted jobs",
+    logged("flux-restart"),
+    key=job_id,
+    fold=lambda _n, _part, record, _seen: record.n,
+    state=Place,
+)
+"""By job id: the restart of a job. It may be older than the trace, and then no other view keeps it
+once it is over."""
+
+
+@RULES.judge("27.prioritize.4", SENT, views=[LIFE, LOG, ASKED, RESTARTED])
 def the_first_is_a_job(record: Record, seen: Seen) -> Finding:
     """A job that is over may be named, when the message crosses with the scheduler's answer."""
     for jobid, _ in _pairs(record):
         if not JOB_ID.fits(jobid):
             text = f"sched.prioritize: jobs: element 0: expected {JOB_ID.words}"
             return Broken(f"{text}, got {jobid!r:.80}")
-        is_known = any(seen.at(each, jobid) is not None for each in (LIFE, LOG, ASKED))
+        is_known = any(seen.at(each, jobid) is not None for each in (LIFE, LOG, ASKED, RESTARTED))
         is_managers = record.party == seen.facts.manager
         if not is_known and is_managers and seen.facts.has_begun("scheduler"):
             text = f"sched.prioritize: jobs: expected jobs with a sched.alloc, got {jobid}"
