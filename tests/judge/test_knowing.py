@@ -140,6 +140,19 @@ def test_another_turn_is_no_proof_of_a_module_that_has_a_process_of_its_own() ->
         assert known.knew("y", 2)
 
 
+def test_another_turn_is_no_proof_of_a_program_that_has_registered_a_service_by_a_request() -> None:
+    """It is outside: what goes to it may wait in its socket while it sends."""
+    turns = (TOLD, made("y", "x", Event("said")), made("x", "y", Event("heard")))
+    for flags in (0, NORESPONSE):  # without a response a service of ours registers one more name
+        registered = Request(topics.BROKER_REGISTER, {"service": "y"}, 1, flags=flags)
+        known, again = Knowledge(), Knowledge()
+        for record in hand_made(made("y", "broker", registered), *turns):
+            known.observe(record)
+        again.take_up(known.state())
+        told = 4
+        assert [each.knew("y", told) for each in (known, again)] == [bool(flags)] * 2
+
+
 @pytest.mark.parametrize(
     ("steps", "awaits"),
     [

@@ -8,8 +8,9 @@ handled a message:
   before it sent anything, it may have handled the first one only.
 
 The receipts of a router's trace say only when a message was forwarded, and so do those of a module
-in a process of its own. The message may have waited in the receiver's inbox while the receiver sent
-other messages. There only an answer proves anything, not even that some time has passed.
+in a process of its own, or of a program that holds a service. The message may have waited in the
+receiver's inbox while the receiver sent other messages. There only an answer proves anything, not
+even that some time has passed.
 
 And the other way round: while a party waits for the answer to a call of its own, what it would do
 after that answer is not late.
@@ -66,7 +67,9 @@ class Knowledge:
         self._answered: dict[str, int] = {}
         self._asked: dict[Key, tuple[int, int]] = {}
         self._apart: set[str] = set()
-        """The modules that have a process of their own."""
+        """The modules that have a process of their own, and the programs that register a service by
+        a request, as only those outside have to.
+        """
         self._calls: dict[str, dict[int, int]] = {}
         """By party and matchtag: the record of each call whose answer the party has not handled."""
         self._heard: dict[str, list[int]] = {}
@@ -189,6 +192,8 @@ class Knowledge:
         self._asked[key] = (n, count + 1)
 
     def _note_call(self, record: Record, request: Request) -> None:
+        if request.topic == topics.BROKER_REGISTER and request.wants_response:
+            self._apart.add(record.party)
         if request.matchtag and not request.flags & (NORESPONSE | STREAMING):
             made = self._calls.setdefault(record.party, {})
             made.pop(request.matchtag, None)
