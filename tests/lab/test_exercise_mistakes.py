@@ -321,6 +321,25 @@ def test_right_program_that_is_slow_or_of_the_other_edition_keeps_them_too(
     assert_kept(planted, planted.played(right, wrong, planted.acts))
 
 
+def test_program_on_a_slow_machine_may_end_a_job_at_its_limit_before_it_runs() -> None:
+    """The time of a job counts from its resources; here each launch takes longer than a limit."""
+    limits = (
+        "        async with trio.open_nursery() as limits:\n"
+        "            limits.start_soon(self.limit, job)\n"
+    )
+    launch = "if not job.ending.is_set():\n{0}    await self.launch(job)\n"
+    right = " " * 8 + launch.format(" " * 8) + limits
+    wrong = limits + " " * 12 + "await trio.sleep(1.6)\n" + " " * 12 + launch.format(" " * 12)
+    titles = (
+        "the time limits of jobs change while they wait",
+        "a job with a time limit has waited for longer than that",
+    )
+    acts = [act for act in EXEC.acts if act.title in titles]
+    assert len(acts) == len(titles)
+    found = EXEC.played(right, wrong, acts)
+    assert found.is_clean, found.text()
+
+
 def test_clause_whose_act_was_not_played_is_not_kept() -> None:
     found = FIFO.played("", "", FIFO.acts[:1])
     assert found.is_clean, found.text()

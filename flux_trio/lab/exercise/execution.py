@@ -313,6 +313,11 @@ async def _canceled_at_once(stage: Stage) -> None:
             await is_ended(stage, jobid, witness)
 
 
+async def _had_s(stage: Stage, jobid: int) -> float:
+    """Return for how many seconds a job had its resources before its exception."""
+    return stage.seen.time_of(jobid, "exception") - (await resources_of(stage, jobid)).starttime
+
+
 @EXEC_ACTS.act(
     "a job exceeds its time limit",
     "its processes end, with an exception; jobs within their limits run on",
@@ -330,9 +335,7 @@ async def _out_of_time(stage: Stage) -> None:
         if (found.get("type"), found.get("severity")) != ("timeout", 0):
             text = f"job {format_fluid(jobid, 'f58')} has exceeded its time limit"
             raise Stuck(f"{text}, and has no fatal exception of type timeout", "32.criteria.3")
-        had_s = (
-            stage.seen.time_of(jobid, "exception") - (await resources_of(stage, jobid)).starttime
-        )
+        had_s = await _had_s(stage, jobid)
         if had_s < LIMIT_S - ROUNDED_S:
             text = f"job {format_fluid(jobid, 'f58')} has a limit of {LIMIT_S:g} s"
             raise Stuck(f"{text}, and was ended after {had_s:.3f} s", UNHARMED)
@@ -356,13 +359,14 @@ async def _updated(stage: Stage) -> None:
         for jobid, duration in zip(jobs, (LIMIT_S, WITHIN_S), strict=False):
             updates = {DURATION_KEY: duration}
             await stage.call(topics.JOB_UPDATE, {"id": jobid, "updates": updates})
-        first.let_end()
-        for jobid, witness in zip(jobs, (shorter, longer, endless), strict=True):
-            await runs(stage, jobid, witness, 1)
         stage.touched.add(jobs[0])
+        first.let_end()
+        others = ((jobs[1], longer), (jobs[2], endless))
+        for jobid, witness in others:  # on a slow machine the first one may end before it runs
+            await runs(stage, jobid, witness, 1)
         await stage.event(jobs[0], "clean", "32.criteria.3")
         shorter.all_have_ended(jobs[0], "32.start.20")
-        await run_on(stage, ((jobs[1], longer), (jobs[2], endless)))
+        await run_on(stage, others)
 
 
 @EXEC_ACTS.act(
@@ -379,7 +383,11 @@ async def _has_waited(stage: Stage) -> None:
         await trio.sleep(SHORT_S)
         first.let_end()
         await ends_with(stage, running, 0)
-        await ends_with(stage, waiting, 0)
+        await stage.event(waiting, "clean", "32.start.36")
+        if waiting in stage.seen.harms and await _had_s(stage, waiting) >= SHORT_S - ROUNDED_S:
+            stage.touched.add(waiting)  # a slow machine has not run it within its limit
+        else:
+            await ends_with(stage, waiting, 0)
 
 
 EXEC_ACTS.extend(REATTACH_ACTS)

@@ -160,10 +160,15 @@ async def shrunk(stage: Stage) -> None:
     where=where_targets_are_taken,
 )
 async def shrunk_below_several(stage: Stage) -> None:
-    """Three jobs are on the node that is taken away, of which two are on others, too."""
+    """Three jobs are on the node that is taken away, of which two are on others, too.
+
+    The program was killed meanwhile: it knows them by hello.
+    """
     running = await many(stage, 2, nnodes=NNODES, run_s=LONG_S)
     running += [await stage.submit(ntasks=2 * NNODES, run_s=LONG_S)]
     await all_have(stage, running, "start")
+    await stage.program.kill()
+    await stage.serve()
     there = [each for each in running if LAST in (await resources_of(stage, each)).ranks]
     stage.hopeless.update(there)
     await stage.call(topics.RESOURCE_EXCLUDE, {"targets": str(LAST)})

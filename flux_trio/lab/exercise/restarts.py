@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from flux_trio.lab.exercise.acts import Acts, where_targets_are_taken
+from flux_trio.lab.exercise.acts import Act, Acts, where_targets_are_taken
 from flux_trio.lab.exercise.nodes import LAST, TAKEN, drain, undrain
 from flux_trio.lab.exercise.sched_jobs import (
     CORES,
@@ -157,3 +158,17 @@ async def takes_over(stage: Stage) -> None:
     for jobid in (running[0], running[2]):
         await stage.cancel(jobid)
     await stage.event(last, "clean", "27.free.5")
+
+
+def after_a_restart(act: Act) -> Act:
+    """Return the act as it is played by a program that hello has told of a job, which has ended."""
+
+    async def play(stage: Stage) -> None:
+        running = await fill(stage)
+        await stage.program.kill()
+        await stage.serve()
+        await stage.cancel(running)
+        await stage.event(running, "clean", "27.free.5")
+        await act.play(stage)
+
+    return replace(act, title=f"after a restart: {act.title}", play=play)

@@ -17,7 +17,7 @@ from flux_trio.lab.exercise.abilities import ABILITY_ACTS
 from flux_trio.lab.exercise.acts import Acts, Order
 from flux_trio.lab.exercise.nodes import NODE_ACTS
 from flux_trio.lab.exercise.refusals import REFUSAL_ACTS
-from flux_trio.lab.exercise.restarts import RESTART_ACTS
+from flux_trio.lab.exercise.restarts import RESTART_ACTS, after_a_restart
 from flux_trio.lab.exercise.sched_jobs import (
     CORES,
     DOUBLE,
@@ -52,6 +52,15 @@ URGENT: Final = 31  # its priority is 2^32 - 1 (RFC 21)
 SCHED_ACTS: Final = Acts()
 SCHED_LIMITED_ACTS: Final = Acts()
 _ORDERED: Final = frozenset({Order.FIFO, Order.PRIORITY})
+_AGAIN: Final = frozenset(
+    {
+        "jobs that can never run",
+        "priorities of waiting jobs change",
+        "a job with a time limit waits",
+        "a node is drained and undrained",
+    }
+)
+"""Acts that are played again by a program that was killed while a job ran."""
 
 
 @SCHED_ACTS.act("one job", "it gets resources, runs, is freed", ("27.success.1", "27.free.6"))
@@ -388,9 +397,8 @@ async def _past_its_limit(stage: Stage) -> None:
 
 
 SCHED_ACTS.extend(NODE_ACTS)
-
-
 SCHED_ACTS.extend(RESTART_ACTS)
+SCHED_ACTS.extend([after_a_restart(each) for each in SCHED_ACTS if each.title in _AGAIN])
 SCHED_ACTS.extend(REFUSAL_ACTS)
 SCHED_ACTS.extend(STAND_IN_ACTS)
 SCHED_ACTS.extend(ABILITY_ACTS)
