@@ -76,8 +76,12 @@ def test_what_is_shipped_names_clauses_and_reasons(name):
         ("[[known]]\nclause = 'x'", "why"),
         ("[", "TOML"),
         (
-            "[[known]]\nclause = 'x'\nwhy = 'y'\nfound = '('",
+            "[[known]]\nclause = '6.matchtag.3'\nwhy = 'y'\nfound = '('",
             r"known\[0\].found: expected a regular expression",
+        ),
+        (
+            "[[known]]\nclause = '99.alloc.1'\nwhy = 'y'",
+            r"known\[0\].clause: expected a clause that is judged, such as 27.alloc.1, got ",
         ),
     ],
 )

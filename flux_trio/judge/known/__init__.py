@@ -28,6 +28,7 @@ from flux_trio.formats import FormatError
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.monitor import Verdict
 from flux_trio.judge.judgement import Expected, Judgement, linked_anew
+from flux_trio.judge.rules import JUDGED
 
 SUFFIX: Final = ".toml"
 
@@ -81,12 +82,18 @@ def parse_known(text: str, where: str = "known") -> list[Departure]:
     try:
         found = msgspec.toml.decode(text, type=_File).known
         for at, each in enumerate(found):
+            _check_clause(each.clause, f"{where}: known[{at}].clause")
             _check_pattern(each.found, f"{where}: known[{at}].found")
         return found
     except msgspec.ValidationError as error:
         raise FormatError.of_msgspec(error).at(where) from None
     except msgspec.DecodeError as error:
         raise FormatError(f"TOML ({error})", text, where) from None
+
+
+def _check_clause(clause: str, where: str) -> None:
+    if clause not in JUDGED:
+        raise FormatError("a clause that is judged, such as 27.alloc.1", clause, where)
 
 
 def _check_pattern(pattern: str, where: str) -> None:

@@ -88,6 +88,9 @@ def _collect() -> tuple[Rule, ...]:
 
 _COLLECTED: Final = _collect()
 
+JUDGED: Final = frozenset(rule.clause for rule in _COLLECTED)
+"""The clauses and invariants of either edition that something can be said to break."""
+
 ALL_RULES: Final = tuple(r for r in _COLLECTED if not r.is_current and not r.is_routed)
 """Every rule of the classic edition, in the order of files and of clauses in them."""
 
