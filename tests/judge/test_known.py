@@ -80,7 +80,7 @@ def test_what_is_shipped_names_clauses_and_reasons(name):
             r"known\[0\].found: expected a regular expression",
         ),
         (
-            "[[known]]\nclause = '99.alloc.1'\nwhy = 'y'",
+            "[[known]]\nclause = 'x'\nwhy = 'y'",
             r"known\[0\].clause: expected a clause that is judged, such as 27.alloc.1, got ",
         ),
     ],
