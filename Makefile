@@ -26,7 +26,7 @@ demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minu
 test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (10 min)
 	$(PYTEST) -n3 --dist=worksteal -m "not gate and not real_flux" $(ARGS)
 
-gate: $(READY) ## the tests of tests, and searches that take long (10 min)
+gate: $(READY) ## the tests of tests, and searches that take long (15 min)
 	$(PYTEST) -n3 --dist=worksteal -m gate $(ARGS)
 	$(MAKE) current
 
