@@ -20,7 +20,7 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.view import Key, Place, Seen, view
-from flux_trio.judge.views.calls import OPEN, left_open
+from flux_trio.judge.views.calls import OPEN, is_waiting
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.presence import CUT_OFF
@@ -199,9 +199,7 @@ def enodata_is_waited_for(_record: Record, seen: Seen) -> Finding:
 def _unended(seen: Seen) -> Iterable[Broken]:
     """A job manager that still reads its jobs from the kvs does not know yet which ones to tell."""
     link, manager = link_of(seen), seen.facts.manager
-    if seen.at(CUT_OFF, manager) or any(
-        call.is_awaited for _, call in left_open(seen, manager, topics.KVS_SERVICES)
-    ):
+    if seen.at(CUT_OFF, manager) or is_waiting(seen, manager, topics.KVS_SERVICES):
         return
     if link.hello > max(link.hello_ended, link.refused, link.gone) and seen.facts.scheduler:
         since = max(link.hello, seen.may_act_on(manager))

@@ -14,7 +14,7 @@ from typing import Final
 from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.engine.selector import no_key, noted, payload, response_of, sent
 from flux_trio.judge.engine.view import Place, Seen, Selector, view
-from flux_trio.judge.views.calls import DROP, ENDS, OPEN, OUTCOME, Call, Outcome, left_open
+from flux_trio.judge.views.calls import DROP, ENDS, OPEN, OUTCOME, Call, Outcome, is_waiting
 from flux_trio.judge.views.presence import CUT_OFF, SERVES
 from flux_trio.messages import service_of, topics
 from flux_trio.trace import Kind, Record
@@ -71,9 +71,8 @@ any more."""
 
 def _waits(party: str, seen: Seen) -> bool:
     """Whether a service may have to wait for another one, or for room on the disk."""
-    is_asking = any(call.is_awaited for _, call in left_open(seen, party))
     is_alone = any(is_away for module, (is_away, _) in seen.all(COMINGS).items() if module != party)
-    return is_asking or is_alone or bool(seen.at(CUT_OFF, party) or seen.at(HINDERED))
+    return is_waiting(seen, party) or is_alone or bool(seen.at(CUT_OFF, party) or seen.at(HINDERED))
 
 
 def _waits_for_return(party: str, received: int, seen: Seen) -> bool:

@@ -1,4 +1,4 @@
-"""Views of RFC 6: open RPCs, ended streams, cancels, and the server of each service.
+"""Views of RFC 6: open RPCs, ended streams, and cancels.
 
 A client and a matchtag identify an RPC. It is open from the request until the client receives its
 last response, or until the client's disconnect is sent. A request without a matchtag is not an RPC.
@@ -93,6 +93,11 @@ def left_open(seen: Seen, client: str, services: Sequence[str] = ()) -> list[tup
         for key, call in seen.all(OPEN).items()
         if key[0] == client and (not services or service_of(call.topic) in services)
     ]
+
+
+def is_waiting(seen: Seen, client: str, services: Sequence[str] = ()) -> bool:
+    """Return whether a client may have to wait for an answer, of any service or of `services`."""
+    return any(call.is_awaited for _, call in left_open(seen, client, services))
 
 
 def _call(record: Record) -> tuple[str, int] | None:

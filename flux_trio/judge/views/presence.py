@@ -1,5 +1,7 @@
-"""Who is there and who has left: the server of each service, the clients that are gone, the modules
-that left while they waited, and those that were asked to leave: they answer no more than that.
+"""Who is there and who leaves: the server of each service, the clients that are gone, the modules
+that left while they waited, and those that were asked to leave.
+
+Who was asked to leave answers no more than that it is going.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from flux_trio.judge.views.calls import (
     OPEN,
     client_of,
     is_disconnect,
-    left_open,
+    is_waiting,
 )
 from flux_trio.messages import Request, service_of, topics
 from flux_trio.trace import Kind, Record
@@ -104,8 +106,7 @@ def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
     client = getattr(record.message, "sender", "") or client_of(record)
     if record.kind == DROP and record.party != client:
         return []  # the client is there
-    is_asking = any(call.is_awaited for _, call in left_open(seen, client))
-    return [(client, True)] if is_asking else []
+    return [(client, True)] if is_waiting(seen, client) else []
 
 
 CUT_OFF: Final = view(

@@ -171,9 +171,13 @@ def _with_less(what: str, place: int, name: str, plan: Plan) -> Iterator[Plan]:
     values = getattr(plan, what)
     for each in _nearer_to_plain(name, getattr(values[place], name)):
         changed = msgspec.structs.replace(values[place], **{name: each})
-        yield msgspec.structs.replace(
-            plan, **{what: (*values[:place], changed, *values[place + 1 :])}
-        )
+        yield _with(plan, what, place, changed)
+
+
+def _with(plan: Plan, what: str, place: int, changed: object) -> Plan:
+    """The plan with `changed` in the place of one of its jobs, requests or faults."""
+    values = getattr(plan, what)
+    return msgspec.structs.replace(plan, **{what: (*values[:place], changed, *values[place + 1 :])})
 
 
 def _nearer_to_plain(name: str, value: Any) -> Iterator[Any]:
@@ -227,9 +231,7 @@ def _with_plain_jobs(plan: Plan) -> Iterator[Plan]:
 def _with_plain_job(place: int, plan: Plan) -> Iterator[Plan]:
     job = plan.jobs[place]
     if job != (plain := _plain(job)):
-        yield msgspec.structs.replace(
-            plan, jobs=(*plan.jobs[:place], plain, *plan.jobs[place + 1 :])
-        )
+        yield _with(plan, "jobs", place, plain)
 
 
 def _plain(job: JobPlan) -> JobPlan:
@@ -245,17 +247,13 @@ def _with_simpler_moment(place: int, plan: Plan) -> Iterator[Plan]:
     if request.when is None:
         return
     for when in chain((None,), _simpler(request.when)):
-        changed = msgspec.structs.replace(request, when=when)
-        yield msgspec.structs.replace(
-            plan, actions=(*plan.actions[:place], changed, *plan.actions[place + 1 :])
-        )
+        yield _with(plan, "actions", place, msgspec.structs.replace(request, when=when))
 
 
 def _with_simpler_fault(place: int, plan: Plan) -> Iterator[Plan]:
     fault = plan.faults[place]
     for simpler in chain(fault.simpler_kinds(), _simpler(fault)):
-        faults = (*plan.faults[:place], simpler, *plan.faults[place + 1 :])
-        yield msgspec.structs.replace(plan, faults=faults)
+        yield _with(plan, "faults", place, simpler)
 
 
 def _without_queues(plan: Plan) -> Plan:
