@@ -14,7 +14,7 @@ from flux_trio.config import (
     SchedConfig,
     parse_config,
 )
-from flux_trio.editions import CLASSIC
+from flux_trio.editions import CLASSIC, CURRENT
 from flux_trio.formats import FormatError
 
 EVERYTHING = """
@@ -198,3 +198,16 @@ def test_a_native_door_is_open_where_the_edition_is_that_of_fluxs_programs() -> 
     assert not parse_config("").has_native_door
     with pytest.raises(FormatError, match="false in the edition classic, which Flux's programs do"):
         parse_config("[broker]\nnative = true")
+
+
+RELEASE_AFTER = '[job-manager.housekeeping]\ncommand = ["true"]\nrelease-after = "5s"\n'
+
+
+def test_the_edition_that_is_given_is_the_one_that_a_configuration_is_checked_for():
+    """That of the file is another one, or the default."""
+    for text in (RELEASE_AFTER, f'edition = "classic"\n{RELEASE_AFTER}'):
+        assert parse_config(text, edition="current").edition_value is CURRENT
+        with pytest.raises(FormatError, match="expected no release-after in the edition classic"):
+            parse_config(text)
+    with pytest.raises(FormatError, match="expected no release-after in the edition classic"):
+        parse_config(f'edition = "current"\n{RELEASE_AFTER}', edition="classic")

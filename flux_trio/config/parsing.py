@@ -146,25 +146,34 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
 
 
 def parse_config(
-    text: str, where: str = "config", warn: Callable[[str], None] | None = None
+    text: str,
+    where: str = "config",
+    warn: Callable[[str], None] | None = None,
+    edition: str | None = None,
 ) -> Config:
     """Decode a TOML configuration.
 
-    `warn` gets a line about what is ignored, and one about several queues without a default. Raises
-    FormatError that names the table and key, what was expected and what came.
+    `warn` gets a line about what is ignored, and one about several queues without a default.
+    `edition` counts more than the key of this name. Raises FormatError that names the table and
+    key, what was expected and what came.
     """
     try:
         raw = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
         got = Words(f"broken TOML: {error}")
         raise FormatError("TOML", got, where) from None
-    return read_config(raw, where, warn)
+    return read_config(raw, where, warn, edition)
 
 
 def read_config(
-    raw: object, where: str = "config", warn: Callable[[str], None] | None = None
+    raw: object,
+    where: str = "config",
+    warn: Callable[[str], None] | None = None,
+    edition: str | None = None,
 ) -> Config:
-    """Return a configuration from decoded tables; `warn` and FormatError as in `parse_config`."""
+    """Return a configuration from decoded tables; the rest is as in `parse_config`."""
+    if edition is not None and isinstance(raw, dict):
+        raw = {**raw, "edition": edition}
     raw, ignored = _at(where, without_foreign, raw)
     try:
         config = msgspec.convert(raw, Config)

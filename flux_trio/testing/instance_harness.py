@@ -92,10 +92,12 @@ class InstanceHarness:
         if text := wrong_text(options):
             raise TypeError(text)
         self._inventory = inventory
-        self._config = parse_config(config) if isinstance(config, str) else config
-        if edition is not None:
+        if isinstance(config, str):
+            config = parse_config(config, edition=edition)
+        elif edition is not None:
             check_edition(edition)
-            self._config = msgspec.structs.replace(self._config, edition=edition)
+            config = msgspec.structs.replace(config, edition=edition)
+        self._config = config
         self._given = GivenPlugins(plugins)
         self.plugins: list[Plugin] = self._given.present
         """The plugins of the present job manager, in the order in which they were given."""

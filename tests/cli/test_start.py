@@ -21,6 +21,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from flux_trio.cli import main
 from flux_trio.cli.instance import foreground
+from flux_trio.cli.lab.simulating import read_config_file
 from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE, find_instance, open_client
 from flux_trio.messages import topics
 from flux_trio.store.living import NOTE_FILE
@@ -172,6 +173,16 @@ def test_a_wrong_configuration_is_one_line_that_names_the_key(
     path = tmp_path / "config.toml"
     path.write_text(config)
     assert_refused(message.format(config=path), "--config", path)
+
+
+def test_a_file_is_checked_for_the_edition_that_the_option_names(tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text('[job-manager.housekeeping]\ncommand = ["true"]\nrelease-after = "5s"\n')
+    assert in_this_process("start", "--edition", "current", "-c", file, "true").exit_code == 0
+    assert read_config_file(file, "current").edition == "current"  # that of simulate
+    done = in_this_process("start", "-c", file, "true")
+    assert done.exit_code == 1
+    assert "release-after: expected no release-after in the edition classic" in done.stderr
 
 
 @pytest.mark.parametrize(("stored", "asked"), [("current", "classic"), ("classic", "current")])

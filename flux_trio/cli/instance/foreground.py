@@ -43,7 +43,7 @@ from flux_trio.cli.judge.traces import written_trace
 from flux_trio.cli.terminal.config_file import read_config_file
 from flux_trio.cli.terminal.errors import CommandError, complain
 from flux_trio.client import FLUX_URI_VARIABLE, STATEDIR_VARIABLE
-from flux_trio.config import Config
+from flux_trio.config import Config, read_config
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import (
     Enclosing,
@@ -95,15 +95,16 @@ class ConfigSource(msgspec.Struct, frozen=True):
 
     def read(self) -> Config:
         """Read the configuration. Raises CommandError."""
-        config = Config() if self.path is None else read_config_file(self.path)
+        if self.path is None:
+            config = read_config({}, edition=self.edition)
+        else:
+            config = read_config_file(self.path, self.edition)
         if self.policy is not None:
             if "policy" in config.policy.scheduler:
                 got = f"expected --policy or policy.scheduler.policy in {self.path}, got both"
                 raise CommandError(got)
             sched = msgspec.structs.replace(config.sched, policy=self.policy)
             config = msgspec.structs.replace(config, sched=sched)
-        if self.edition is not None:
-            config = msgspec.structs.replace(config, edition=self.edition)
         if self.targets is None:
             return config
         if config.names_resources:

@@ -15,7 +15,7 @@ from flux_trio.broker import LogEntry, ModuleNotStarted
 from flux_trio.cli.terminal import config_file
 from flux_trio.cli.terminal.columns import short_duration
 from flux_trio.cli.terminal.errors import CommandError, remark
-from flux_trio.config import Config, PluginDirective
+from flux_trio.config import Config, PluginDirective, read_config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
 from flux_trio.messages import Level
@@ -123,10 +123,11 @@ def read_config_file(path: Path | None, edition: str | None) -> Config:
     Raises BadParameter, a usage error, for a file that cannot be read or is wrong.
     """
     try:
-        config = Config() if path is None else config_file.read_config_file(path, trusted=True)
+        if path is None:
+            return read_config({}, edition=edition)
+        return config_file.read_config_file(path, edition, trusted=True)
     except CommandError as error:
         raise click.BadParameter(error.message, param_hint="'--config'") from None
-    return config if edition is None else msgspec.structs.replace(config, edition=edition)
 
 
 def find_workload(workload: Path) -> Path:

@@ -13,11 +13,13 @@ from flux_trio.formats import FormatError
 from flux_trio.process.private import untrusted
 
 
-def read_config_file(file: str | Path, *, trusted: bool = False) -> Config:
+def read_config_file(
+    file: str | Path, edition: str | None = None, *, trusted: bool = False
+) -> Config:
     """Read a file of TOML or JSON; `-` is standard input. Tells what is ignored.
 
-    Unless it is `trusted`, nobody else may have written it: it names commands and plugins. The
-    CommandError says what is wrong.
+    `edition` counts more than that of the file. Unless it is `trusted`, nobody else may have
+    written it: it names commands and plugins. The CommandError says what is wrong.
     """
     where = "standard input" if str(file) == "-" else str(file)
     try:
@@ -26,8 +28,8 @@ def read_config_file(file: str | Path, *, trusted: bool = False) -> Config:
         with click.open_file(str(file), encoding="utf-8") as opened:
             text = opened.read()
         if text.lstrip().startswith("{"):
-            return read_config(msgspec.json.decode(text), where, warn=remark)
-        return parse_config(text, where, warn=remark)
+            return read_config(msgspec.json.decode(text), where, remark, edition)
+        return parse_config(text, where, remark, edition)
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
     except UnicodeError as error:
